@@ -1,0 +1,31 @@
+# `make demo` and `make test` need nothing but Python 3.11 and make: the environment is made on the way.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint types bench clean .venv
+
+.venv: .venv/.ready
+
+.venv/.ready: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[test]'
+	touch $@
+
+demo: .venv/.ready
+	$(BIN)/firth demo -o demo-report
+
+lint: .venv/.ready
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
+
+types: .venv/.ready
+	$(BIN)/mypy
+
+test: lint types
+	$(BIN)/python -m pytest
+
+bench: .venv/.ready
+	for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf .venv demo-report build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

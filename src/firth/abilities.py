@@ -1,0 +1,104 @@
+"""What models can do, as protocols: callers ask for an ability, never for a kind of model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """How probable a text is. Scores add up: a sum of scores is the score of all the texts together.
+
+    >>> one = Score(logprob=-math.log(8), tokens=3, words=2, sentences=1, bytes=5)
+    >>> both = one + one
+    >>> round(both.perplexity, 6), round(both.bits_per_byte, 6)
+    (2.0, 0.6)
+    """
+
+    logprob: float = 0.0
+    """Natural logarithm of the probability, ends of sentences included."""
+    tokens: int = 0
+    """Predictions made: all tokens and an end for each sentence."""
+    words: int = 0
+    sentences: int = 0
+    bytes: int = 0
+    """UTF-8 bytes of the text."""
+    oov: int = 0
+    """Words that the model does not know."""
+    spelling: float = 0.0
+    """Natural logarithm of the probability of the unknown words' letters, which `logprob` leaves out."""
+
+    def __add__(self, other: Score) -> Score:
+        return Score(**{name: getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__})
+
+    @property
+    def perplexity(self) -> float:
+        return _exp(-self.logprob / self.tokens) if self.tokens else math.nan
+
+    @property
+    def word_perplexity(self) -> float:
+        """Perplexity per word and end of sentence, whatever the tokens are."""
+        return _exp(-self.logprob / (self.words + self.sentences)) if self.sentences else math.nan
+
+    @property
+    def bits_per_byte(self) -> float:
+        """What compares models with different tokens: unknown words are charged for their spelling."""
+        return -(self.logprob + self.spelling) / math.log(2) / self.bytes if self.bytes else math.nan
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf
+
+
+@runtime_checkable
+class Scores(Protocol):
+    """Gives texts probabilities."""
+
+    score_kind: Literal["causal", "pseudo"]
+
+    def score(self, texts: Sequence[str]) -> list[Score]:
+        """The score of each text."""
+        ...
+
+
+@runtime_checkable
+class Generates(Protocol):
+    """Writes text."""
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        count: int = 1,
+        length: int = 50,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+    ) -> list[str]:
+        """`count` continuations of the prompt, of at most `length` tokens each."""
+        ...
+
+
+class Model(Protocol):
+    """What every trained model has."""
+
+    recipe: Any
+
+    @property
+    def tokenizer(self) -> Any: ...
+
+    def arrays(self) -> dict[str, Any]:
+        """The numbers that an artifact keeps."""
+        ...
+
+
+def total(scores: Iterable[Score]) -> Score:
+    """The score of all texts together."""
+    result = Score()
+    for score in scores:
+        result += score
+    return result

@@ -1,0 +1,78 @@
+"""Scoring a file line by line, and the summary that compares models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from firth.abilities import Score, Scores
+from firth.errors import AbilityError, CorpusError
+from firth.text.readers import read_lines
+from firth.text.sources import find_sources
+
+_BATCH = 2000  # lines scored at once
+
+
+def score_file(model: Any, path: Path, encoding: str | None = None) -> Iterator[tuple[int, Score]]:
+    """(line number from 0, score) of every line of a text file that is not blank."""
+    scorer = require_scores(model)
+    sources = find_sources([path])
+    if len(sources) != 1 or sources[0].format != "text":
+        raise CorpusError(f"{path} is not a single text file: name a file with one text on each line.")
+    lines = ((number, line.strip()) for number, line in read_lines(sources[0], encoding=encoding))
+    kept = ((number, line) for number, line in lines if line)
+    empty = True
+    while batch := list(islice(kept, _BATCH)):
+        empty = False
+        scores = scorer.score([line for _, line in batch])
+        yield from zip((number for number, _ in batch), scores, strict=True)
+    if empty:
+        raise CorpusError(f"there is no text in {path}: name a file with one text on each line.")
+
+
+def line_row(number: int, score: Score) -> dict[str, Any]:
+    """What `firth score -o` writes for a line."""
+    return {
+        "line": number,
+        "logprob": score.logprob,
+        "tokens": score.tokens,
+        "bytes": score.bytes,
+        "oov": score.oov,
+        "spelling": score.spelling,
+    }
+
+
+def summarise(score: Score, kind: str) -> dict[str, Any]:
+    """The numbers that compare models on the same text."""
+    return {
+        "bits_per_byte": score.bits_per_byte,
+        "perplexity": score.perplexity,
+        "word_perplexity": score.word_perplexity,
+        "tokens": score.tokens,
+        "words": score.words,
+        "bytes": score.bytes,
+        "oov": score.oov,
+        "kind": kind,
+        "logprob": score.logprob,
+        "sentences": score.sentences,
+    }
+
+
+def score_sentences(model: Any, sentences: Iterable[str]) -> Score:
+    """The score of all sentences together."""
+    scorer = require_scores(model)
+    result = Score()
+    stream = iter(sentences)
+    while batch := list(islice(stream, _BATCH)):
+        for score in scorer.score(batch):
+            result += score
+    return result
+
+
+def require_scores(model: Any) -> Scores:
+    """The model, if it can score; `AbilityError` otherwise."""
+    if not isinstance(model, Scores):
+        raise AbilityError(f"a {type(model).__name__} gives no probabilities: score with a language model.")
+    return model

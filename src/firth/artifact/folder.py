@@ -1,0 +1,384 @@
+"""Artifact folders: saved whole or not at all, opened whole or refused with a sentence that says why."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import mmap
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from firth.artifact.manifest import (
+    COPY_AGAIN,
+    MANIFEST,
+    MANIFEST_LIMIT,
+    FileEntry,
+    Manifest,
+    check_file_name,
+    installed_versions,
+    parse_json,
+    parse_manifest,
+)
+from firth.errors import ArtifactError, near_miss
+from firth.files import digest_bytes, digest_file, new_folder
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_HEADER_LIMIT = 100_000_000  # the safetensors format's own bound
+_DTYPES = {
+    **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "C64": "<c8", "BOOL": "|b1"},
+    **{"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1"},
+    **{"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1"},
+}
+_FOREIGN = {
+    "*.arpa": "arpa",
+    "*.arpa.gz": "arpa",
+    "glove*.txt": "glove",
+    "*.ftz": "fasttext",
+    "*.vec": "word2vec",
+    "*word2vec*": "word2vec",
+}
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A folder whose files are those of its manifest, each of the right size.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as parent:
+    ...     made = save_artifact(
+    ...         Path(parent, "uni"), kind="counts", name="unigram", recipe={}, files={"words.txt": b"a the"},
+    ...         budget={"asked": None, "spent": {}}, corpus={}, seed=1, metrics={})
+    ...     open_artifact(Path(parent, "uni")).read("words.txt")
+    b'a the'
+    """
+
+    folder: Path
+    manifest: Manifest
+
+    def path(self, name: str) -> Path:
+        """Where the file `name` lies."""
+        if name not in self.manifest.files:
+            hint = _nearest(name, list(self.manifest.files), "it holds no files")
+            raise ArtifactError(f"{self.folder} has no file {name!r}: {hint}")
+        return self.folder / name
+
+    def read(self, name: str) -> bytes:
+        """The bytes of the file `name`, checked against the manifest."""
+        path = self.path(name)
+        with _reading(path):
+            data = path.read_bytes()
+        _require_digest(path, digest_bytes(data), self.manifest.files[name])
+        return data
+
+    def tensors(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
+        """The arrays of a safetensors file by name, read-only: they stay on disk until they are touched."""
+        import numpy as np
+
+        path = self.path(name)
+        tensors = _read_header(path)
+        with _reading(path), open(path, "rb") as file:
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return {
+            tensor.name: np.ndarray(tensor.shape, tensor.dtype, content, tensor.start) for tensor in tensors
+        }
+
+
+def save_artifact(
+    folder: Path,
+    *,
+    kind: str,
+    name: str,
+    recipe: Mapping[str, Any],
+    files: Mapping[str, bytes | Callable[[Path], None]],
+    budget: Mapping[str, Any],
+    corpus: Mapping[str, Any],
+    seed: int,
+    metrics: Mapping[str, Any],
+) -> Manifest:
+    """The manifest of the new artifact `folder`, which appears whole or not at all.
+
+    A file is given as its bytes, or as a function that writes it to the path it gets.
+    """
+    for file in files:
+        check_file_name(file, folder)
+    manifest = Manifest(
+        kind=kind,
+        name=name,
+        recipe=dict(recipe),
+        budget=dict(budget),
+        corpus=dict(corpus),
+        tokenizer=None,
+        seed=seed,
+        metrics=dict(metrics),
+        versions=installed_versions(),
+        files={},
+    )
+    # What cannot be recorded is refused before gigabytes are written.
+    parse_manifest(manifest.to_bytes(), folder / MANIFEST)
+    with new_folder(folder) as draft:
+        entries = {file: _write(draft, file, content) for file, content in files.items()}
+        tokenizer = entries["tokenizer.json"].sha256 if "tokenizer.json" in entries else None
+        data = replace(manifest, tokenizer=tokenizer, files=entries).to_bytes()
+        (draft / MANIFEST).write_bytes(data)
+        saved = parse_manifest(data, folder / MANIFEST)
+        _check_files(draft, saved)
+    return saved
+
+
+def open_artifact(folder: Path, *, verify: bool = True) -> Artifact:
+    """The artifact in `folder`: every file is there with the right size and, by default, the right digest."""
+    _require_folder(folder)
+    with _reading(folder):
+        names = os.listdir(folder)
+    if MANIFEST not in names:
+        _refuse_foreign(folder, names)
+    path = folder / MANIFEST
+    with _reading(path):
+        _require_plain(path, os.lstat(path))
+        with open(path, "rb") as file:
+            data = file.read(MANIFEST_LIMIT + 1)
+    manifest = parse_manifest(data, path)
+    _check_files(folder, manifest)
+    if verify:
+        for name, entry in manifest.files.items():
+            with _reading(folder / name):
+                _require_digest(folder / name, digest_file(folder / name), entry)
+    return Artifact(folder, manifest)
+
+
+def verify_artifact(folder: Path) -> dict[str, Any]:
+    """A report on the artifact in `folder` after every check there is, or an `ArtifactError`.
+
+    Digests tell damage; the content of JSON and safetensors files is checked as well, because whoever makes
+    up a folder can make up its digests.
+    """
+    artifact = open_artifact(folder)
+    manifest = artifact.manifest
+    for name in manifest.files:
+        if name.endswith(".safetensors"):
+            _read_header(folder / name)
+        elif name.endswith(".json"):
+            parse_json(artifact.read(name), folder / name)
+    values = manifest.to_dict()
+    chosen = {key: values[key] for key in ("kind", "name", "format", "files")}
+    return {"ok": True, **chosen, "bytes": _total(manifest)}
+
+
+def artifact_info(folder: Path) -> dict[str, Any]:
+    """All that the manifest of the artifact in `folder` says, with the folder and the size of its files."""
+    manifest = open_artifact(folder, verify=False).manifest
+    return {"folder": str(folder), **manifest.to_dict(), "bytes": _total(manifest)}
+
+
+def _total(manifest: Manifest) -> int:
+    return sum(entry.size for entry in manifest.files.values())
+
+
+def _write(draft: Path, name: str, content: bytes | Callable[[Path], None]) -> FileEntry:
+    from safetensors import SafetensorError
+
+    path = draft / name
+    path.parent.mkdir(exist_ok=True)
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        try:
+            content(path)
+        except SafetensorError as error:  # it hides a full disk in its text
+            code = re.search(r"\(os error (\d+)\)", str(error))
+            if code is None:
+                raise
+            raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
+    path.chmod(draft.stat().st_mode & 0o666)  # safetensors makes files that only their owner may read
+    return FileEntry(digest_file(path), path.stat().st_size)
+
+
+@contextmanager
+def _reading(what: Path) -> Iterator[None]:
+    """Turns the operating system's refusals to read into an `ArtifactError`."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ArtifactError(
+            f"cannot read {what} ({reason}): make sure that you may read it, or {COPY_AGAIN}."
+        ) from error
+
+
+def _require_folder(folder: Path) -> None:
+    with _reading(folder):
+        if folder.is_dir():
+            return
+        exists = folder.exists()
+        around = os.listdir(folder.parent) if folder.parent.is_dir() else []
+    if exists:
+        _refuse_foreign_file(folder)
+        raise ArtifactError(f"{folder} is a file: give the folder that firth train -o wrote.")
+    artifacts = [name for name in around if os.path.isfile(folder.parent / name / MANIFEST)]
+    hint = _nearest(folder.name, artifacts, "check the path, or make it with firth train -o")
+    raise ArtifactError(f"{folder} does not exist: {hint}")
+
+
+def _nearest(name: str, known: list[str], otherwise: str) -> str:
+    clause = near_miss(name, known) if known else otherwise
+    return clause if clause.endswith("?") else clause + "."
+
+
+def _refuse_foreign(folder: Path, names: list[str]) -> NoReturn:
+    """Says what a folder without a manifest is instead of an artifact, and what to do with it."""
+    if not names:
+        raise ArtifactError(f"{folder} is empty: give the folder that firth train -o wrote.")
+    if "checkpoint" in names:
+        raise ArtifactError(
+            f"{folder} holds unfinished training (checkpoint, but no {MANIFEST}): "
+            "go on with the same firth train command and --resume."
+        )
+    weights = fnmatch.filter(names, "*.safetensors") + fnmatch.filter(names, "pytorch_model*.bin")
+    if "config.json" in names and weights:
+        raise ArtifactError(
+            f"{folder} is a Hugging Face model, not a Firth artifact: "
+            f"bring it in with firth import huggingface {folder} -o DIR."
+        )
+    for name in sorted(names):
+        _refuse_foreign_file(folder / name)
+    raise ArtifactError(
+        f"{folder} is not a whole Firth artifact (it has no {MANIFEST}): "
+        "give the folder that firth train -o wrote, or copy it again from where it came."
+    )
+
+
+def _refuse_foreign_file(path: Path) -> None:
+    for pattern, style in _FOREIGN.items():
+        if fnmatch.fnmatch(path.name, pattern):
+            raise ArtifactError(
+                f"{path} is a model in {style} format, not a Firth artifact: "
+                f"bring it in with firth import {style} {path} -o DIR."
+            )
+
+
+def _check_files(folder: Path, manifest: Manifest) -> None:
+    """Raises unless the folder holds just the plain files that the manifest lists, each of the right size."""
+    with _reading(folder):
+        found = _scan(folder)
+    for name, info in found.items():
+        if name in manifest.files or not stat.S_ISDIR(info.st_mode):
+            _require_plain(folder / name, info)
+    known = {MANIFEST, *manifest.files, *map(os.path.dirname, manifest.files)}
+    missing, extra = sorted(manifest.files.keys() - found.keys()), sorted(found.keys() - known)
+    if missing and extra:
+        raise ArtifactError(
+            f"{folder / missing[0]} is missing, while the manifest does not list {extra[0]!r}: "
+            f"rename it back if it is the same file, or {COPY_AGAIN}."
+        )
+    if missing:
+        raise ArtifactError(f"{folder / missing[0]} is missing though the manifest lists it: {COPY_AGAIN}.")
+    if extra:
+        raise ArtifactError(
+            f"{folder} holds {extra[0]!r}, which its manifest does not list: move it out of the folder."
+        )
+    for name, entry in manifest.files.items():
+        size = found[name].st_size
+        if size != entry.size:
+            fault = "cut off at byte" if size < entry.size else "followed by other bytes: its size is"
+            raise ArtifactError(
+                f"{folder / name} is {fault} {size}, where the manifest says {entry.size}: {COPY_AGAIN}."
+            )
+
+
+def _scan(folder: Path) -> dict[str, os.stat_result]:
+    """What lies in `folder` by name: files and links, those of sub-folders, and empty sub-folders."""
+    found = {}
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        inner = sorted(os.listdir(entry)) if entry.is_dir(follow_symlinks=False) else []
+        for name in [f"{entry.name}/{name}" for name in inner] or [entry.name]:
+            found[name] = os.lstat(folder / name)
+    return found
+
+
+def _require_plain(path: Path, info: os.stat_result) -> None:
+    if stat.S_ISREG(info.st_mode):
+        return
+    if stat.S_ISLNK(info.st_mode):
+        what = "a symbolic link"
+    elif stat.S_ISDIR(info.st_mode):
+        what = "a folder"
+    else:
+        what = "a device, pipe or socket"
+    raise ArtifactError(f"{path} is {what}, but an artifact holds plain files only: {COPY_AGAIN}.")
+
+
+def _require_digest(path: Path, digest: str, entry: FileEntry) -> None:
+    if digest != entry.sha256:
+        raise ArtifactError(
+            f"{path} was changed after it was saved (its SHA-256 is {digest}, where the manifest says "
+            f"{entry.sha256}): {COPY_AGAIN}."
+        )
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """One array of a safetensors file: `start` and `end` are bytes of the file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+def _read_header(path: Path) -> list[_Tensor]:
+    """The arrays of a safetensors file in order, which fill it without gap or overlap."""
+    with _reading(path), open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(_HEADER_LIMIT, size - 8):
+            raise _broken(path, 0, f"a header of {length} bytes does not fit into a file of {size}")
+        data = file.read(length)
+    if not data.startswith(b"{"):
+        raise _broken(path, 8, "the header is no JSON object")
+    header = parse_json(data, path, start=8)
+    notes = header.pop("__metadata__", {})
+    if not isinstance(notes, dict) or not all(isinstance(note, str) for note in notes.values()):
+        raise _broken(path, 8, "__metadata__ is not an object of strings")
+    tensors = [_parse_tensor(name, entry, path, 8 + length) for name, entry in header.items()]
+    tensors.sort(key=lambda tensor: (tensor.start, tensor.end))
+    end = 8 + length
+    for tensor in tensors:
+        if tensor.start != end:
+            raise _broken(path, end, f"tensor {tensor.name!r:.80} starts at byte {tensor.start} instead")
+        end = tensor.end
+    if end != size:
+        raise _broken(path, min(end, size), f"the tensors end at byte {end}, the file at byte {size}")
+    return tensors
+
+
+def _parse_tensor(name: str, entry: Any, path: Path, base: int) -> _Tensor:
+    if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
+        raise _broken(path, 8, f"tensor {name!r:.80} must have dtype, shape and data_offsets")
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
+        raise _broken(path, 8, f"tensor {name!r:.80} has an unknown dtype, none of {', '.join(_DTYPES)}")
+    if not _whole_numbers(shape) or len(shape) > 64:
+        raise _broken(path, 8, f"the shape of tensor {name!r:.80} is not a list of at most 64 whole numbers")
+    if not _whole_numbers(offsets) or len(offsets) != 2:
+        raise _broken(path, 8, f"the data_offsets of tensor {name!r:.80} are not two whole numbers")
+    item = int(_DTYPES[dtype][2:])
+    if math.prod(shape) * item != offsets[1] - offsets[0] or math.prod(filter(None, shape)) * item >= 1 << 63:
+        raise _broken(path, base + offsets[0], f"the shape of tensor {name!r:.80} does not match its bytes")
+    return _Tensor(name, _DTYPES[dtype], tuple(shape), base + offsets[0], base + offsets[1])
+
+
+def _whole_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(type(number) is int and number >= 0 for number in value)
+
+
+def _broken(path: Path, offset: int, reason: str) -> ArtifactError:
+    return ArtifactError(f"{path} is not a valid safetensors file at byte {offset} ({reason}): {COPY_AGAIN}.")

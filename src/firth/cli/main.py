@@ -1,0 +1,27 @@
+"""The command line: one thin function a verb."""
+
+from __future__ import annotations
+
+import typer
+
+from firth.cli.corpus import check
+from firth.cli.demo import demo
+from firth.cli.folders import info, verify
+from firth.cli.recipes import diff, recipes
+from firth.cli.train import adapt, train
+from firth.cli.use import generate, score
+
+app = typer.Typer(
+    name="firth",
+    help="Raw text, English and Chinese first, into language models. Exit code 0: done; 1: failed; 2: wrong usage.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for function in (recipes, diff, check, train, adapt, score, generate, info, verify, demo):
+    app.command()(function)
+
+
+def main() -> None:
+    """Runs the command line."""
+    app()

@@ -1,0 +1,133 @@
+"""Writing that is all or nothing, digests, and the cache folder."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from firth.errors import OutputError
+
+
+def digest_bytes(data: bytes | memoryview) -> str:
+    """The SHA-256 of `data` in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest_file(path: Path) -> str:
+    """The SHA-256 of a file's bytes in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def cache_folder() -> Path:
+    """Where stores are kept between runs: `$FIRTH_CACHE`, or `firth` in the user's cache folder."""
+    chosen = os.environ.get("FIRTH_CACHE")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "firth"
+
+
+@contextmanager
+def writing(what: Path) -> Iterator[None]:
+    """Turns the operating system's refusals to write into an `OutputError` that names the remedy."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            remedy = "the disk is full: free some space or choose another folder"
+        elif error.errno in (errno.ENOTDIR, errno.EEXIST):
+            remedy = "a part of that path is a file: choose another folder"
+        else:
+            remedy = f"{(error.strerror or str(error)).lower()}: choose a folder you may write to"
+        raise OutputError(f"cannot write {what}: {remedy}.") from error
+
+
+def sync(path: Path) -> None:
+    """Forces a file or folder to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A temporary sibling of `target` that takes its place when the block ends well, or vanishes.
+
+    `target` must be free or an empty folder: whatever is there already is never touched.
+    """
+    with writing(target):
+        require_free(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(target)
+        prefix = f".{target.name}.{os.getpid()}."
+        draft = Path(tempfile.mkdtemp(prefix=prefix, suffix=".tmp", dir=target.parent))
+        draft.chmod(0o777 & ~_umask())
+        try:
+            yield draft
+            for file in sorted(draft.rglob("*")):
+                sync(file)
+            sync(draft)
+            require_free(target)
+            os.rename(draft, target)  # replaces an empty folder, fails on any other
+            sync(target.parent)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _sweep(target: Path) -> None:
+    """Removes the drafts of `target` whose writers were killed."""
+    for draft in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        writer = draft.name.removeprefix(f".{target.name}.").partition(".")[0]
+        if writer.isdecimal() and not _alive(int(writer)):
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def require_free(target: Path) -> None:
+    """Raises `OutputError` unless `target` is missing or an empty folder."""
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise OutputError(f"{target} is a file: choose another folder with -o.")
+    if target.is_dir() and any(target.iterdir()):
+        raise OutputError(f"{target} already holds something: choose another folder with -o, or empty it.")
+
+
+def write_file(target: Path, data: bytes) -> None:
+    """Writes `data` to `target` whole or not at all; an older file there is replaced."""
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(name, 0o666 & ~_umask())
+            os.replace(name, target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,203 @@
+"""One verb for every recipe: from text to an artifact."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from pathlib import Path
+from typing import Any, cast
+
+from firth.abilities import Scores, total
+from firth.artifact.folder import open_artifact
+from firth.artifact.models import load, load_tokenizer, save
+from firth.counts.unigram import UnigramRecipe, train_unigram
+from firth.errors import BudgetError, RecipeError
+from firth.files import require_free
+from firth.fit.budget import Budget
+from firth.progress import note
+from firth.recipes.table import Recipe, find_recipe
+from firth.recipes.values import override, recipe_to_json
+from firth.text.corpus import Corpus, read_corpus
+from firth.tokens.build import open_store
+from firth.tokens.recipe import TokenizerRecipe
+from firth.tokens.store import TokenStore
+from firth.tokens.tokenizer import Tokenizer
+from firth.tokens.train import train_tokenizer
+
+Text = str | Path | Corpus | Iterable[str | Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a trainer is given beside its recipe."""
+
+    corpus: Corpus
+    tokenizer: Tokenizer | None
+    budget: Budget | None
+    seed: int
+    threads: int | None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a trainer gives back."""
+
+    model: Any
+    recipe: Recipe
+    """As asked for, with what was left open filled in."""
+    store: TokenStore
+    spent: Mapping[str, float]
+    metrics: Mapping[str, float]
+
+
+def train(
+    recipe: str | Recipe,
+    *corpora: Text,
+    out: str | Path,
+    valid: Text | None = None,
+    size: str | None = None,
+    budget: str | None = None,
+    tokenizer: str | Path | Tokenizer | None = None,
+    settings: Sequence[str] = (),
+    seed: int = 0,
+    threads: int | None = None,
+    resume: bool = False,
+    field: str = "text",
+    encoding: str | None = None,
+    layout: str = "auto",
+) -> Any:
+    """The model that `recipe` makes of the corpora, saved as an artifact in the folder `out`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model = train("unigram", [["to be or not to be"]], out=folder + "/model")
+    >>> model.score(["to be"])[0].tokens
+    3
+    """
+    name = recipe if isinstance(recipe, str) else type(recipe).__name__
+    wanted = override(find_recipe(recipe) if isinstance(recipe, str) else recipe, settings)
+    folder = Path(out)
+    if resume and (folder / "manifest.json").exists():
+        return _finished(folder, wanted)
+    require_free(folder)
+    if size is not None:
+        raise RecipeError(f"{name} comes in one size: leave --size out.")
+    run = Run(
+        corpus=open_corpus(corpora, field, encoding, layout),
+        tokenizer=_given_tokenizer(tokenizer),
+        budget=Budget.parse(budget) if budget else None,
+        seed=seed,
+        threads=threads,
+    )
+    valid_corpus = None if valid is None else open_corpus((valid,), field, encoding, run.corpus.layout)
+    trained = pretrain(wanted, run)
+    metrics = dict(trained.metrics)
+    if valid_corpus is not None and isinstance(trained.model, Scores):
+        metrics |= _validate(trained.model, valid_corpus)
+    save(
+        folder,
+        trained.model,
+        name=name,
+        recipe=trained.recipe,
+        budget={"asked": budget, "spent": dict(trained.spent)},
+        corpus=run.corpus.describe() | store_counts(trained.store),
+        seed=seed,
+        metrics=metrics,
+    )
+    return load(folder)
+
+
+@singledispatch
+def pretrain(recipe: Any, run: Run) -> Trained:
+    """Trains what the recipe describes; each family of recipes has its own trainer."""
+    raise RecipeError(f"nothing trains a {type(recipe).__name__}.")
+
+
+@pretrain.register
+def _(recipe: TokenizerRecipe, run: Run) -> Trained:
+    if run.tokenizer is not None:
+        raise RecipeError("a tokenizer is not trained from another: leave --tokenizer out, or use firth adapt.")
+    if run.budget is not None:
+        raise BudgetError("a tokenizer reads its corpus once: leave --budget out and give less text instead.")
+    started = time.monotonic()
+    tokenizer = train_tokenizer(recipe, run.corpus, run.threads)
+    store = open_store(run.corpus, tokenizer, run.threads)  # what is trained on these tokens will find it there
+    spent = {"seconds": time.monotonic() - started, "tokens": store.facts.tokens}
+    return Trained(tokenizer, tokenizer.recipe, store, spent, token_metrics(store, tokenizer))
+
+
+@pretrain.register
+def _(recipe: UnigramRecipe, run: Run) -> Trained:
+    if run.budget is not None and run.budget.flops is not None:
+        raise BudgetError("counting takes no FLOPs to speak of: give the budget in time or tokens.")
+    started = time.monotonic()
+    tokenizer = run.tokenizer or train_tokenizer(recipe.tokenizer, run.corpus, run.threads)
+    recipe = replace(recipe, tokenizer=tokenizer.recipe)
+    store = open_store(run.corpus, tokenizer, run.threads)
+    model, tokens = train_unigram(
+        recipe,
+        store,
+        tokenizer,
+        run.corpus.layout,
+        most_tokens=run.budget.tokens if run.budget else None,
+        deadline=started + run.budget.seconds if run.budget and run.budget.seconds else None,
+    )
+    spent = {"seconds": time.monotonic() - started, "tokens": tokens}
+    return Trained(model, recipe, store, spent, {})
+
+
+def token_metrics(store: TokenStore, tokenizer: Tokenizer) -> dict[str, float]:
+    """How well a tokenizer fits the text it was trained on."""
+    facts = store.facts
+    return {
+        "vocabulary": len(tokenizer),
+        "bytes_per_token": facts.bytes / facts.tokens,
+        "tokens_per_word": facts.tokens / facts.words,
+        "unknown_share": facts.unknown / facts.tokens,
+    }
+
+
+def open_corpus(texts: Sequence[Text], field: str, encoding: str | None, layout: str) -> Corpus:
+    """The corpus of what a verb was given; encodings other than UTF-8 are told."""
+    if len(texts) == 1 and isinstance(texts[0], Corpus):
+        return texts[0]
+    corpus = read_corpus(*cast(Sequence[str], texts), field=field, encoding=encoding, layout=layout)
+    for name, found in corpus.encodings().items():
+        if found != "utf-8":
+            note(f"{name}: reading as {found}")
+    return corpus
+
+
+def _given_tokenizer(tokenizer: str | Path | Tokenizer | None) -> Tokenizer | None:
+    if tokenizer is None or isinstance(tokenizer, Tokenizer):
+        return tokenizer
+    return load_tokenizer(open_artifact(Path(tokenizer)))
+
+
+def _finished(folder: Path, recipe: Recipe) -> Any:
+    """The model that an earlier run has left, if it was the same recipe."""
+    artifact = open_artifact(folder)
+    asked = {key: value for key, value in recipe_to_json(recipe).items() if key != "tokenizer"}
+    found = artifact.manifest.recipe
+    if any(found.get(key) != value for key, value in asked.items() if value != "auto"):
+        raise RecipeError(f"{folder} holds another recipe: give the same options as before, or another -o.")
+    note(f"{folder} is finished already.")
+    return load(folder)
+
+
+def _validate(model: Scores, corpus: Corpus) -> dict[str, float]:
+    """Bits per byte and perplexity on held-out text."""
+    score = total(one for document in corpus for one in model.score(document.sentences))
+    return {
+        "valid_bits_per_byte": score.bits_per_byte,
+        "valid_perplexity": score.perplexity,
+        "valid_word_perplexity": score.word_perplexity,
+    }
+
+
+def store_counts(store: TokenStore) -> dict[str, Any]:
+    """What a manifest says of the text: its digest and counts."""
+    names = ("documents", "sentences", "words", "tokens", "bytes", "unknown")
+    return {"digest": store.facts.corpus, "store": store.facts.digest} | {n: getattr(store.facts, n) for n in names}

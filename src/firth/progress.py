@@ -1,0 +1,80 @@
+"""Progress on standard error: rate and time left, only for work over two seconds and only on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_PATIENCE = 2.0  # seconds of silence before a bar appears
+
+
+@contextmanager
+def progress(what: str, total: float | None = None, unit: str = "B") -> Iterator[Callable[[float], None]]:
+    """A function that is told how much more is done; it draws a bar when the work takes long.
+
+    >>> with progress("counting", total=3, unit="words") as advance:
+    ...     for _ in range(3):
+    ...         advance(1)
+    """
+    if not sys.stderr.isatty():
+        yield lambda amount: None
+        return
+    bar = _Bar(what, total, unit)
+    try:
+        yield bar.advance
+    finally:
+        bar.close()
+
+
+class _Bar:
+    """Counts quietly at first; after `_PATIENCE` seconds hands over to rich."""
+
+    def __init__(self, what: str, total: float | None, unit: str) -> None:
+        self.what, self.total, self.unit = what, total, unit
+        self.done = 0.0
+        self.started = time.monotonic()
+        self.shown: tuple[Any, Any] | None = None
+
+    def advance(self, amount: float) -> None:
+        self.done += amount
+        if self.shown is None and time.monotonic() - self.started > _PATIENCE:
+            self.shown = self._show()
+        if self.shown is not None:
+            bar, task = self.shown
+            rate = self.done / max(time.monotonic() - self.started, 1e-9)
+            bar.update(task, completed=self.done, rate=f"{_short(rate)}{self.unit}/s")
+
+    def _show(self) -> tuple[Any, Any]:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        bar.start()
+        return bar, bar.add_task(self.what, total=self.total, rate="")
+
+    def close(self) -> None:
+        if self.shown is not None:
+            self.shown[0].stop()
+
+
+def _short(number: float) -> str:
+    for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= factor:
+            return f"{number / factor:.1f} {letter}"
+    return f"{number:.0f} "
+
+
+def note(message: str) -> None:
+    """Prints a remark for the person at the terminal, on standard error."""
+    print(message, file=sys.stderr, flush=True)

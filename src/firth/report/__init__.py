@@ -1,0 +1,1 @@
+"""Numbers side by side: what models are compared by, and the page that shows it."""

@@ -1,0 +1,166 @@
+"""The demo: every recipe it lists, trained on the built-in corpus and compared on held-out text."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from firth.report.page import render_page
+
+from firth.abilities import Generates
+from firth.apply.score import score_sentences, summarise
+from firth.artifact.folder import artifact_info
+from firth.artifact.manifest import installed_versions
+from firth.errors import OutputError
+from firth.files import require_free, write_file
+from firth.fit.train import train
+from firth.recipes.table import find_entry, find_recipe
+from firth.recipes.values import difference, recipe_from_json
+from firth.text.check import check_corpus
+from firth.text.corpus import Corpus, read_corpus
+
+CORPUS, ORACLE = "builtin:pydoc", "builtin:oracle"
+EXAMPLES = (
+    "The tokenizer wouldn't recognise unbelievably rare words, e.g. floccinaucinihilipilification.",
+    "我们喜欢研究自然语言处理。",
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that the demo trains."""
+
+    recipe: str
+    settings: tuple[str, ...] = ()
+    tokenizer: str | None = None
+    """The folder of an earlier line."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.recipe}-{self.tokenizer}" if self.tokenizer else self.recipe
+
+
+TOKENIZERS = (
+    Line("words", ("min_count=2",)),
+    Line("chars", ("min_count=2",)),
+    Line("wordpiece", ("vocab_size=4000",)),
+    Line("bpe", ("vocab_size=4000",)),
+    Line("pieces", ("vocab_size=4000",)),
+    Line("byte-bpe", ("vocab_size=4000",)),
+)
+MODELS = tuple(Line("unigram", tokenizer=line.name) for line in TOKENIZERS)
+ORACLE_MODELS = (Line("unigram"),)
+
+
+def run_demo(out: Path, threads: int | None = None, tell: Callable[[str], None] = print) -> dict[str, Any]:
+    """Trains, scores and compares; writes the artifacts, `report.json` and `report.html` into `out`."""
+    _make_way(out)
+    started = time.monotonic()
+    corpus = read_corpus(CORPUS)
+    tell(f"checking {CORPUS}")
+    parts = corpus.parts()
+    report: dict[str, Any] = {
+        "title": "Firth demo",
+        "subtitle": "From raw text to language models, compared on one scale: bits per byte of held-out text.",
+        "command": f"firth demo -o {out}",
+        "versions": installed_versions(),
+        "machine": {"cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"},
+        "corpus": _describe_corpus(corpus, parts),
+    }
+    report["tokenizers"] = [_tokenizer_row(line, parts[0], out, threads, tell) for line in TOKENIZERS]
+    report["runs"] = [_model_row(line, parts, out, threads, tell) for line in MODELS]
+    report["oracle"] = _oracle(out, threads, tell)
+    report["seconds"] = time.monotonic() - started
+    write_file(out / "report.json", (json.dumps(report, ensure_ascii=False, indent=1) + "\n").encode())
+    write_file(out / "report.html", render_page(report).encode())
+    return report
+
+
+def _make_way(out: Path) -> None:
+    """Removes what an earlier demo left in `out`; anything else there is refused."""
+    if (out / "report.json").is_file() and (out / "models").is_dir():
+        shutil.rmtree(out)
+    try:
+        require_free(out)
+    except OutputError:
+        if sorted(out.glob("*")) != [out / "models"]:
+            raise
+        shutil.rmtree(out)  # an earlier demo that was interrupted
+
+
+def _describe_corpus(corpus: Corpus, parts: tuple[Corpus, Corpus, Corpus]) -> dict[str, Any]:
+    facts = check_corpus(corpus).to_json()
+    split = {part.part: sum(not document.continues for document in part) for part in parts}
+    return {"name": CORPUS, **facts, "split": split}
+
+
+def _train(line: Line, corpus: Corpus, folder: Path, models: Path, threads: int | None) -> Any:
+    tokenizer = models / line.tokenizer if line.tokenizer else None
+    return train(line.recipe, corpus, out=folder, settings=line.settings, tokenizer=tokenizer, threads=threads)
+
+
+def _tokenizer_row(
+    line: Line, corpus: Corpus, out: Path, threads: int | None, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    folder = out / "models" / line.name
+    tokenizer = _train(line, corpus, folder, out / "models", threads)
+    metrics = artifact_info(folder)["metrics"]
+    tell(f"{line.name:<20} {metrics['vocabulary']:>7,} tokens, {metrics['bytes_per_token']:.2f} bytes each")
+    examples = []
+    for text in EXAMPLES:
+        starts = tokenizer.encode(text).starts
+        examples.append({"text": text, "tokens": tokenizer.tokenize(text), "starts": starts})
+    return {"name": line.name, **metrics, "examples": examples}
+
+
+def _model_row(
+    line: Line,
+    parts: tuple[Corpus, Corpus, Corpus],
+    out: Path,
+    threads: int | None,
+    tell: Callable[[str], None],
+) -> dict[str, Any]:
+    folder = out / "models" / line.name
+    model = _train(line, parts[0], folder, out / "models", threads)
+    scores = summarise(score_sentences(model, parts[2].sentences()), model.score_kind)
+    info = artifact_info(folder)
+    tell(f"{line.name:<20} {scores['bits_per_byte']:.4f} bits per byte, perplexity {scores['perplexity']:,.1f}")
+    return {
+        "name": line.name,
+        "recipe": line.recipe,
+        "family": find_entry(line.recipe).family,
+        "tokenizer": model.tokenizer.recipe.model,
+        "vocabulary": len(model.tokenizer),
+        **scores,
+        "budget": info["budget"],
+        "size": info["bytes"],
+        "digest": info["digest"],
+        "settings": _changed(line.recipe, info["recipe"]),
+        "samples": model.generate(count=2, length=25, seed=1) if isinstance(model, Generates) else [],
+    }
+
+
+def _changed(name: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """What was set otherwise than the recipe has it by default."""
+    return {key: value for key, (_, value) in difference(find_recipe(name), recipe_from_json(dict(recipe))).items()}
+
+
+def _oracle(out: Path, threads: int | None, tell: Callable[[str], None]) -> dict[str, Any]:
+    """How far models stay from the best that any model could do."""
+    corpus = read_corpus(ORACLE)
+    parts = corpus.parts()
+    entropy = corpus.entropy() or {}
+    rows = []
+    for line in ORACLE_MODELS:
+        model = _train(line, parts[0], out / "models" / f"oracle-{line.name}", out / "models", threads)
+        score = score_sentences(model, parts[2].sentences())
+        rows.append({"name": line.name, "bits_per_byte": score.bits_per_byte})
+        tell(f"{ORACLE}: {line.name} {score.bits_per_byte:.4f} bits per byte, optimum {entropy['bits_per_byte']:.4f}")
+    return {"corpus": ORACLE, "entropy_per_byte": entropy["bits_per_byte"], "runs": rows}

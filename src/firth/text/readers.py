@@ -1,0 +1,283 @@
+"""Documents out of files: plain text, JSONL and Parquet, read block by block, whatever they are packed in."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from firth.errors import CorpusError, EncodingError, near_miss
+from firth.text.document import RawDocument
+from firth.text.encoding import (
+    codec_name,
+    detect_encoding,
+    mixed_encodings,
+    normalise_encoding_name,
+    require_same_encoding,
+)
+from firth.text.sources import Source, open_any_order, open_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PIECE = 1 << 20
+"""Characters; a document longer than this is handed over in pieces."""
+MAX_LINE = 1 << 23
+"""Characters; a longer line is refused, so that memory is bounded."""
+
+_BLOCK = 1 << 18  # bytes
+_ROWS = 256
+_BLANK = re.compile(r"\n\s*\n")
+
+
+def read_documents(
+    source: Source, *, encoding: str | None = None, field: str = "text", max_line: int = MAX_LINE
+) -> Iterator[RawDocument]:
+    """The documents of a file: between blank lines in text, one a record in JSONL and Parquet.
+
+    The encoding of text is detected unless it is given. `field` names the field or column that holds the text.
+    """
+    if source.format == "parquet":
+        return _read_parquet(source, field, max_line)
+    blocks = _read_blocks(source, encoding, max_line)
+    return _read_jsonl(blocks, source, field, max_line) if source.format == "jsonl" else _read_text(blocks, source)
+
+
+def read_lines(source: Source, *, encoding: str | None = None) -> Iterator[tuple[int, str]]:
+    """The lines of a text file, blank ones too, each with its number from 0."""
+    if source.format != "text":
+        raise CorpusError(f"{source.name} is not plain text: give a file with one text a line.")
+    return enumerate(_split_lines(_read_blocks(source, encoding, MAX_LINE)))
+
+
+def source_encoding(source: Source, encoding: str | None = None) -> str:
+    """The encoding in which a file is read: the one given, or the one detected."""
+    if source.format == "parquet":
+        return "utf-8"
+    with open_bytes(source) as stream:
+        return _choose_encoding(stream.read(_BLOCK), source, encoding)
+
+
+def check_text(text: str, where: str) -> str:
+    """The same text; an `EncodingError` if it holds a NUL character or half of a surrogate pair.
+
+    >>> check_text("as it was", "line 1")
+    'as it was'
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise EncodingError(f"{where} holds half of a surrogate pair (character {error.start}): remove it.") from None
+    nul = text.find("\0")
+    if nul >= 0:
+        raise EncodingError(f"{where} holds a NUL character (character {nul}): remove it.")
+    return text
+
+
+def cut_document(text: str, source: str, continues: bool = False) -> Iterator[RawDocument]:
+    """The pieces of a document without blank lines: whole lines, at most `PIECE` characters unless one line is longer.
+
+    >>> list(cut_document("one line", "a.txt"))
+    [RawDocument(text='one line', source='a.txt', continues=False)]
+    """
+    start = 0
+    while (end := _end_of_piece(text, start)) >= 0:
+        yield RawDocument(text[start:end], source, continues)
+        start, continues = end + 1, True
+    last = text[start:]
+    if last and not last.isspace():
+        yield RawDocument(last, source, continues)
+
+
+def _end_of_piece(text: str, start: int) -> int:
+    """Where the piece from `start` on ends, or -1 if the text is too short to cut or the line has no end."""
+    if len(text) - start <= PIECE:
+        return -1
+    end = text.rfind("\n", start, start + PIECE + 1)
+    return end if end >= 0 else text.find("\n", start + PIECE)
+
+
+def _choose_encoding(head: bytes, source: Source, encoding: str | None) -> str:
+    if encoding is not None:
+        return normalise_encoding_name(encoding)
+    return detect_encoding(head, len(head) < _BLOCK, source.name)
+
+
+def _read_blocks(source: Source, encoding: str | None, max_line: int) -> Iterator[str]:
+    """The decoded text in blocks, every line end as "\\n"; a line that is too long is refused before it is read."""
+    line, length = 1, 0  # of the line that the blocks so far left unfinished
+    for block in _decode(source, encoding):
+        first = block.find("\n")
+        if first < 0:
+            length += len(block)
+        else:
+            _check_length(length + first, line, source, max_line)
+            if len(block) > max_line:
+                for number, inner in enumerate(block.split("\n")[1:-1], line + 1):
+                    _check_length(len(inner), number, source, max_line)
+            line += block.count("\n")
+            length = len(block) - block.rfind("\n") - 1
+        _check_length(length, line, source, max_line)
+        yield block
+
+
+def _check_length(length: int, line: int, source: Source, max_line: int) -> None:
+    if length > max_line:
+        remedy = "split the record" if source.format == "jsonl" else "break it into lines, for example with fold -s"
+        raise CorpusError(f"line {line} of {source.name} is longer than {max_line:,} characters: {remedy}.")
+
+
+def _decode(source: Source, encoding: str | None) -> Iterator[str]:
+    """The decoded text in blocks, every line end as "\\n", without a byte order mark."""
+    with open_bytes(source) as stream:
+        data = stream.read(_BLOCK)
+        chosen = _choose_encoding(data, source, encoding)
+        codec = codec_name(chosen, data, source.name)
+        decoder = codecs.getincrementaldecoder(codec)()
+        newlines = io.IncrementalNewlineDecoder(None, translate=True)
+        read = 0
+        while True:
+            start = read - len(decoder.getstate()[0])  # the decoder may hold back the start of a character
+            try:
+                text = decoder.decode(data, final=not data)
+            except UnicodeDecodeError as error:
+                at = start + error.start
+                raise mixed_encodings(source.name, f"{chosen} at first, not at byte {at}") from None
+            nul = text.find("\0")
+            if nul >= 0:
+                at = start + len(text[:nul].encode(codec))
+                raise EncodingError(f"{source.name} holds a NUL character (byte {at}): remove it.")
+            if encoding is None and read:
+                require_same_encoding(chosen, data, text, source.name, start)
+            yield newlines.decode(text[1:] if not read and text.startswith("\ufeff") else text, final=not data)
+            if not data:
+                return
+            read += len(data)
+            data = stream.read(_BLOCK)
+
+
+def _split_lines(blocks: Iterable[str]) -> Iterator[str]:
+    rest = ""
+    for block in blocks:
+        *lines, rest = (rest + block).split("\n")
+        yield from lines
+    if rest:
+        yield rest
+
+
+def _read_text(blocks: Iterable[str], source: Source) -> Iterator[RawDocument]:
+    """The documents between blank lines, at most a piece and a line of one in memory."""
+    rest, continues = "", False  # of the document not yet finished; after a piece it begins with a line end
+    for block in blocks:
+        solid = rest.rstrip()  # holds no blank line, so need not be searched again
+        first, *others = _BLANK.split(rest[len(solid) :] + block)
+        *finished, rest = solid + first, *others
+        for text in finished:
+            yield from cut_document(text[1:] if continues else _trim_start(text), source.name, continues)
+            continues = False
+        if not continues:
+            rest = _trim_start(rest)
+        while (end := _end_of_piece(rest, start := int(continues))) >= 0:
+            yield RawDocument(rest[start:end], source.name, continues)
+            rest, continues = rest[end:], True
+    yield from cut_document(_trim_end(rest[1:] if continues else rest), source.name, continues)
+
+
+def _read_jsonl(blocks: Iterable[str], source: Source, field: str, max_line: int) -> Iterator[RawDocument]:
+    for number, line in enumerate(_split_lines(blocks), 1):
+        if line and not line.isspace():
+            where = f"line {number} of {source.name}"
+            yield from _record_documents(_field_of(line, field, where), field, where, source, max_line)
+
+
+def _field_of(line: str, field: str, where: str) -> Any:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise CorpusError(
+            f"{where} is not JSON ({error.msg}, column {error.colno}): write one JSON object a line."
+        ) from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+        raise CorpusError(f"{where} cannot be read as JSON ({error}): write one plain object a line.") from None
+    if not isinstance(record, dict):
+        raise CorpusError(f"{where} is not a JSON object: write one JSON object a line.")
+    if field not in record:
+        raise _no_field(field, list(record), where)
+    return record[field]
+
+
+def _no_field(field: str, fields: list[str], where: str) -> CorpusError:
+    if not fields:
+        return CorpusError(f"{where} has no fields: give it the field {field!r}.")
+    some = ", ".join(fields[:20])
+    return CorpusError(
+        f"{where} has no field {field!r} but {some}; name the one with the text by --field: {near_miss(field, fields)}"
+    )
+
+
+def _record_documents(value: object, field: str, where: str, source: Source, max_line: int) -> Iterator[RawDocument]:
+    """The document that a record is, if it is not empty; blank lines in it mean nothing and are dropped."""
+    if not isinstance(value, str):
+        kind = "null" if value is None else type(value).__name__
+        raise CorpusError(f"{where} has no text but {kind} in {field!r}: mend it, or choose another with --field.")
+    text = check_text(value, where).replace("\r\n", "\n").replace("\r", "\n")
+    text = _trim_start(_trim_end(_BLANK.sub("\n", text)))
+    if len(text) > max_line and max(map(len, text.split("\n"))) > max_line:
+        raise CorpusError(f"{where} holds a line longer than {max_line:,} characters: break it into lines.")
+    yield from cut_document(text, source.name)
+
+
+def _read_parquet(source: Source, field: str, max_line: int) -> Iterator[RawDocument]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = 0
+    with open_any_order(source) as file:
+        try:
+            # without a buffer, or with pre_buffer, a whole column would be in memory
+            with pq.ParquetFile(file, buffer_size=_BLOCK, pre_buffer=False) as table:
+                _check_column(table.schema_arrow, field, source)
+                for batch in table.iter_batches(_ROWS, columns=[field]):
+                    for row, value in enumerate(_values(batch.column(0), rows, source), rows + 1):
+                        where = f"row {row} of {source.name}"
+                        yield from _record_documents(value, field, where, source, max_line)
+                    rows += len(batch)
+        except (pa.ArrowException, OSError) as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise CorpusError(f"{source.name} is damaged Parquet ({reason}): fetch or write it again.") from None
+
+
+def _check_column(schema: pa.Schema, field: str, source: Source) -> None:
+    import pyarrow as pa
+
+    if field not in schema.names:
+        raise _no_field(field, schema.names, source.name)
+    kind = schema.field(field).type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise CorpusError(f"the column {field!r} of {source.name} holds {kind}, not text: choose another with --field.")
+
+
+def _values(column: pa.Array, before: int, source: Source) -> list[str | None]:
+    """The strings of a column; `before` rows came before it."""
+    values: list[str | None] = []
+    for number, value in enumerate(column, before + 1):
+        try:
+            values.append(value.as_py())
+        except UnicodeDecodeError:
+            raise EncodingError(f"row {number} of {source.name} is not UTF-8: write the file again.") from None
+    return values
+
+
+def _trim_start(text: str) -> str:
+    """The text without blank lines at its start."""
+    space = len(text) - len(text.lstrip())
+    return text[text.rfind("\n", 0, space) + 1 :]
+
+
+def _trim_end(text: str) -> str:
+    """The text without blank lines, or the end of the last line, at its end."""
+    end = text.find("\n", len(text.rstrip()))
+    return text[:end] if end >= 0 else text

@@ -1,0 +1,121 @@
+"""Numba kernels that cut text into chunks and look each one up in a table of chunks met before.
+
+A chunk is a run of bytes up to the next space, line end or word break; the space before it belongs to it. Chunks are
+compared byte by byte after their hashes agree, so a collision costs time and never a wrong id.
+
+Names: entry = number of a distinct chunk; slot = place in the open-addressing table that holds entry + 1, or 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+SPACE, LINE_END, BREAK = 32, 10, 0
+
+
+@njit(cache=True, nogil=True)
+def _hash(data, begin, end):
+    """FNV-1a with a final mix, so that the low bits depend on every byte."""
+    value = np.uint64(14695981039346656037)
+    for position in range(begin, end):
+        value = (value ^ np.uint64(data[position])) * np.uint64(1099511628211)
+    return value ^ (value >> np.uint64(29))
+
+
+@njit(cache=True, nogil=True)
+def _chunk_end(data, begin, whole):
+    end = begin + 1
+    while end < data.size and data[end] != LINE_END:
+        if not whole and (data[end] == SPACE or data[end] == BREAK):
+            break
+        end += 1
+    return end
+
+
+@njit(cache=True, nogil=True)
+def _same(data, begin, end, pool, first, last):
+    if last - first != end - begin:
+        return False
+    for offset in range(end - begin):  # noqa: SIM110 (Numba compiles the loop better)
+        if data[begin + offset] != pool[first + offset]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def look_up(data, whole, slots, hashes, bounds, pool, entries, out):
+    """Fills `out` with the entry of each chunk of `data` and -1 at each line end; new chunks are added.
+
+    `whole[s]` says that line s is one chunk, spaces and breaks included. `bounds[e]` is where entry e begins in `pool`.
+    Returns the number of values written and the new number of entries; the caller has made room for both.
+    """
+    mask = np.uint64(slots.size - 1)
+    written, line, begin = 0, 0, 0
+    while begin < data.size:
+        if data[begin] == LINE_END:
+            out[written] = -1
+            written += 1
+            line += 1
+            begin += 1
+            continue
+        if data[begin] == BREAK and not whole[line]:
+            begin += 1
+            continue
+        end = _chunk_end(data, begin, whole[line])
+        value = _hash(data, begin, end)
+        slot = value & mask
+        while True:
+            entry = slots[slot] - 1
+            if entry < 0:
+                entry = entries
+                slots[slot] = entry + 1
+                hashes[entry] = value
+                pool[bounds[entry] : bounds[entry] + end - begin] = data[begin:end]
+                bounds[entry + 1] = bounds[entry] + end - begin
+                entries += 1
+                break
+            if hashes[entry] == value and _same(data, begin, end, pool, bounds[entry], bounds[entry + 1]):
+                break
+            slot = (slot + np.uint64(1)) & mask
+        out[written] = entry
+        written += 1
+        begin = end
+    return written, entries
+
+
+@njit(cache=True, nogil=True)
+def refill(slots, hashes, entries):
+    """Puts the first `entries` entries into an empty, larger table."""
+    mask = np.uint64(slots.size - 1)
+    for entry in range(entries):
+        slot = hashes[entry] & mask
+        while slots[slot] != 0:
+            slot = (slot + np.uint64(1)) & mask
+        slots[slot] = entry + 1
+
+
+@njit(cache=True, nogil=True)
+def count_tokens(chunks, bounds):
+    """The number of tokens that `chunks` stand for; `bounds[e]` is where entry e's tokens begin."""
+    total = 0
+    for chunk in chunks:
+        if chunk >= 0:
+            total += bounds[chunk + 1] - bounds[chunk]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def emit(chunks, bounds, ids, starts, out_ids, out_starts, lengths):
+    """Writes the tokens of all chunks one after the other, and the number of tokens of each line."""
+    written, line, begin = 0, 0, 0
+    for chunk in chunks:
+        if chunk < 0:
+            lengths[line] = written - begin
+            line += 1
+            begin = written
+            continue
+        for place in range(bounds[chunk], bounds[chunk + 1]):
+            out_ids[written] = ids[place]
+            out_starts[written] = starts[place]
+            written += 1

@@ -1,0 +1,64 @@
+"""TokenizerRecipe: all that distinguishes one tokenizer from another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from firth.errors import RecipeError
+
+TokenModel = Literal["words", "chars", "bpe", "byte-bpe", "wordpiece", "pieces"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerRecipe:
+    """How text becomes tokens.
+
+    >>> TokenizerRecipe(model="words", vocab_size=3)
+    Traceback (most recent call last):
+    ...
+    firth.errors.RecipeError: vocab_size=3 leaves no room beside the 5 special tokens: set it to 10 or more.
+    """
+
+    model: TokenModel
+    """What a token is: a word, a character, or a piece found by one of four algorithms."""
+    vocab_size: int | None = None
+    """At most so many tokens, special ones included; none means all that occur often enough."""
+    min_count: int = 1
+    """Words, characters and pairs that occur less often are left out."""
+    split: Literal["auto", "space", "punctuation"] = "auto"
+    """`words` only: words end at spaces, or also at punctuation; auto looks at the text."""
+    normalise: Literal["none", "nfc", "nfkc"] = "nfc"
+    """Unicode normalisation before anything else."""
+    lowercase: bool = False
+    """Fold letters to lower case."""
+    segmenter: Literal["rjieba", "jieba", "space"] = "rjieba"
+    """What finds the words of Chinese text; space means that they are separated already."""
+    dictionary: str | None = None
+    """A file of user words for the segmenter, `word [frequency] [tag]` a line."""
+
+    def __post_init__(self) -> None:
+        if self.vocab_size is not None and self.vocab_size < 10:
+            raise RecipeError(
+                f"vocab_size={self.vocab_size} leaves no room beside the 5 special tokens: set it to 10 or more."
+            )
+        if self.vocab_size is None and self.model not in ("words", "chars"):
+            raise RecipeError(f"{self.model} needs a vocab_size: set it to 16000, say.")
+        if self.model == "byte-bpe" and self.vocab_size is not None and self.vocab_size < 261:
+            raise RecipeError("byte-bpe needs a vocab_size of at least 261: 256 bytes and 5 special tokens.")
+        if self.min_count < 1:
+            raise RecipeError(f"min_count={self.min_count} must be 1 or more.")
+        if self.dictionary and self.segmenter == "space":
+            raise RecipeError("segmenter=space uses no dictionary: set segmenter=rjieba or leave it out.")
+
+    @property
+    def separable(self) -> bool:
+        """Whether a cut beside a Chinese character never changes the tokens on either side."""
+        return self.model in ("words", "chars", "wordpiece")
+
+    @property
+    def specials(self) -> tuple[str, str, str, str, str]:
+        """The special tokens: padding, unknown, beginning, end, mask; their ids are 0 to 4."""
+        if self.model == "wordpiece":
+            return ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+        return ("<pad>", "<unk>", "<s>", "</s>", "<mask>")

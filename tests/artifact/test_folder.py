@@ -1,0 +1,387 @@
+"""Artifacts are saved whole or not at all, and opened whole or refused with a sentence that helps."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from safetensors import SafetensorError
+from safetensors.numpy import save, save_file
+
+from firth.artifact import Manifest, artifact_info, open_artifact, save_artifact, verify_artifact
+from firth.errors import ArtifactError, OutputError
+from firth.files import digest_bytes
+
+TENSORS = {"counts": np.arange(6, dtype=np.uint32).reshape(2, 3), "total": np.array(15.0)}
+TOKENIZER = '{"model": {"vocab": {"的": 0, "the": 1}}}\n'.encode()
+Content = bytes | Callable[[Path], None]
+
+
+def make(folder: Path, files: dict[str, Content] | None = None, **changes: Any) -> Manifest:
+    if files is None:
+        files = {"tokenizer.json": TOKENIZER, "counts.safetensors": lambda path: save_file(TENSORS, path)}
+    values: dict[str, Any] = {
+        "kind": "counts",
+        "name": "unigram",
+        "recipe": {"smoothing": "additive", "orders": (1, 2)},
+        "budget": {"asked": None, "spent": {"tokens": 15}},
+        "corpus": {"digest": "ab", "documents": 2},
+        "seed": 3,
+        "metrics": {"bits_per_byte": 2.5},
+    }
+    return save_artifact(folder, files=files, **{**values, **changes})
+
+
+def refusal(folder: Path, *, check: Callable[[Path], object] = open_artifact) -> str:
+    with pytest.raises(ArtifactError) as caught:
+        check(folder)
+    message = str(caught.value)
+    assert message.endswith((".", "?"))
+    assert "\n" not in message
+    return message
+
+
+def fail(error: Exception) -> Callable[..., Any]:
+    def failing(*_: object, **__: object) -> Any:
+        raise error
+
+    return failing
+
+
+def test_what_is_saved_is_what_is_opened(tmp_path: Path) -> None:
+    made = make(tmp_path / "deep" / "uni")
+    artifact = open_artifact(tmp_path / "deep" / "uni")
+    assert artifact.manifest == made
+    assert made.recipe == {"smoothing": "additive", "orders": [1, 2]}
+    assert made.tokenizer == digest_bytes(TOKENIZER)
+    assert artifact.read("tokenizer.json") == TOKENIZER
+    assert artifact.path("tokenizer.json") == tmp_path / "deep" / "uni" / "tokenizer.json"
+    assert sorted(os.listdir(artifact.folder)) == ["counts.safetensors", "manifest.json", "tokenizer.json"]
+    assert os.listdir(tmp_path / "deep") == ["uni"]
+
+
+def test_saving_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    make(tmp_path / "a")
+    make(tmp_path / "b")
+    for path in sorted((tmp_path / "a").iterdir()):
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_tensors_are_equal_read_only_and_stay_on_disk(tmp_path: Path) -> None:
+    make(tmp_path / "uni")
+    tensors = open_artifact(tmp_path / "uni").tensors("counts.safetensors")
+    assert tensors.keys() == TENSORS.keys()
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(tensor, TENSORS[name], strict=True)
+        assert not tensor.flags.writeable
+        assert not tensor.flags.owndata
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=5).filter(
+            lambda name: name != "__metadata__"
+        ),
+        hnp.arrays(
+            st.sampled_from([np.float64, np.float32, np.float16, np.int64, np.int8, np.uint16, np.bool_]),
+            hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+        ),
+        max_size=4,
+    )
+)
+def test_any_tensors_come_back(tensors: dict[str, np.ndarray[Any, Any]]) -> None:
+    with tempfile.TemporaryDirectory() as parent:
+        make(Path(parent, "m"), {"m.safetensors": save(tensors)})
+        verify_artifact(Path(parent, "m"))
+        found = open_artifact(Path(parent, "m")).tensors("m.safetensors")
+        assert found.keys() == tensors.keys()
+        for name, tensor in tensors.items():
+            np.testing.assert_array_equal(found[name], tensor, strict=True)
+
+
+def test_verify_reports_every_file(tmp_path: Path) -> None:
+    made = make(tmp_path / "uni")
+    report = verify_artifact(tmp_path / "uni")
+    sizes = {name: os.path.getsize(tmp_path / "uni" / name) for name in made.files}
+    assert {name: entry["size"] for name, entry in report["files"].items()} == sizes
+    assert report["files"]["tokenizer.json"]["sha256"] == digest_bytes(TOKENIZER)
+    assert report["bytes"] == sum(sizes.values())
+    assert (report["ok"], report["kind"], report["name"], report["format"]) == (True, "counts", "unigram", 1)
+    assert json.loads(json.dumps(report)) == report
+
+
+def test_info_tells_all_that_the_manifest_says(tmp_path: Path) -> None:
+    made = make(tmp_path / "uni")
+    info = artifact_info(tmp_path / "uni")
+    assert info == {"folder": str(tmp_path / "uni"), "bytes": info["bytes"], **made.to_dict()}
+    assert info["bytes"] == sum(entry.size for entry in made.files.values())
+    assert json.loads(json.dumps(info)) == info
+
+
+def test_a_name_that_is_not_listed_gets_the_nearest(tmp_path: Path) -> None:
+    make(tmp_path / "uni")
+    with pytest.raises(ArtifactError, match=r"did you mean 'tokenizer\.json'\?$"):
+        open_artifact(tmp_path / "uni").read("tokeniser.json")
+
+
+def test_read_checks_the_digest_even_if_opening_did_not(tmp_path: Path) -> None:
+    make(tmp_path / "uni")
+    (tmp_path / "uni" / "tokenizer.json").write_bytes(TOKENIZER.replace(b"the", b"teh"))
+    artifact = open_artifact(tmp_path / "uni", verify=False)
+    with pytest.raises(ArtifactError, match="SHA-256"):
+        artifact.read("tokenizer.json")
+
+
+def test_a_linked_folder_is_as_good_as_the_folder(tmp_path: Path) -> None:
+    make(tmp_path / "uni")
+    (tmp_path / "latest").symlink_to("uni")
+    assert verify_artifact(tmp_path / "latest")["ok"]
+
+
+def test_every_file_gets_the_permissions_the_user_asked_for(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        make(tmp_path / "uni")
+    finally:
+        os.umask(before)
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "uni").iterdir()}
+    assert modes == {0o644}
+
+
+# Folders that are no artifacts.
+
+
+def test_a_missing_folder_gets_the_nearest_artifact(tmp_path: Path) -> None:
+    make(tmp_path / "news-unigram")
+    (tmp_path / "news-unigrom").mkdir()
+    assert refusal(tmp_path / "news-unigran").endswith("does not exist: did you mean 'news-unigram'?")
+    assert "firth train -o" in refusal(tmp_path / "news-unigrom" / "x")
+    assert "does not exist" in refusal(tmp_path / "no" / "such")
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([], "is empty: give the folder that firth train -o wrote."),
+        (["checkpoint/step.json", "tokenizer.json"], "--resume."),
+        (["config.json", "model.safetensors"], "firth import huggingface {folder} -o DIR."),
+        (["config.json", "pytorch_model-00001.bin"], "firth import huggingface {folder} -o DIR."),
+        (["README", "en.arpa.gz"], "firth import arpa {folder}/en.arpa.gz -o DIR."),
+        (["glove.6B.50d.txt"], "firth import glove {folder}/glove.6B.50d.txt -o DIR."),
+        (["wiki.vec"], "firth import word2vec {folder}/wiki.vec -o DIR."),
+        (["lid.176.ftz"], "firth import fasttext {folder}/lid.176.ftz -o DIR."),
+        (["tokenizer.json", "counts.safetensors"], "(it has no manifest.json)"),
+    ],
+)
+def test_a_foreign_folder_is_told_what_it_is(tmp_path: Path, names: list[str], expected: str) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"x")
+    for check in (open_artifact, verify_artifact, artifact_info):
+        assert expected.format(folder=folder) in refusal(folder, check=check)
+
+
+def test_a_file_in_place_of_a_folder_is_told_what_it_is(tmp_path: Path) -> None:
+    make(tmp_path / "uni")
+    assert "is a file: give the folder" in refusal(tmp_path / "uni" / "manifest.json")
+    (tmp_path / "lm.arpa").write_bytes(b"\\data\\")
+    assert f"firth import arpa {tmp_path / 'lm.arpa'} -o DIR." in refusal(tmp_path / "lm.arpa")
+
+
+def test_a_manifest_that_is_not_ours_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"manifest_version": 3, "name": "a browser extension"}')
+    assert "is not the manifest of a Firth artifact" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "tokenizer.json"])
+@pytest.mark.parametrize("verify", [True, False])
+def test_only_plain_files_are_read(tmp_path: Path, name: str, verify: bool) -> None:
+    make(tmp_path / "uni")
+    path = tmp_path / "uni" / name
+    os.rename(path, tmp_path / "elsewhere")
+    for replaced, what in [
+        (lambda: path.symlink_to(tmp_path / "elsewhere"), "a symbolic link"),
+        (lambda: os.mkfifo(path), "a device, pipe or socket"),  # opening it would wait for ever
+    ]:
+        replaced()
+        message = refusal(tmp_path / "uni", check=lambda folder: open_artifact(folder, verify=verify))
+        assert f"{name} is {what}" in message
+        path.unlink()
+    path.mkdir()
+    assert f"{name} is a folder" in refusal(tmp_path / "uni")
+
+
+def test_a_linked_sub_folder_is_refused(tmp_path: Path) -> None:
+    make(tmp_path / "uni", {"checkpoint/step.json": b"{}"})
+    os.rename(tmp_path / "uni" / "checkpoint", tmp_path / "checkpoint")
+    (tmp_path / "uni" / "checkpoint").symlink_to(tmp_path / "checkpoint")
+    assert "checkpoint is a symbolic link" in refusal(tmp_path / "uni")
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_file_that_may_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: bool
+) -> None:
+    make(tmp_path / "uni")
+    denied = PermissionError(errno.EACCES, "Permission denied")
+    monkeypatch.setattr("builtins.open", fail(denied))
+    message = refusal(tmp_path / "uni", check=lambda folder: open_artifact(folder, verify=verify))
+    assert f"cannot read {tmp_path / 'uni' / 'manifest.json'} (permission denied)" in message
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "listdir", fail(denied))
+    assert f"cannot read {tmp_path / 'uni'} (permission denied)" in refusal(tmp_path / "uni")
+
+
+# Saving that fails leaves nothing behind.
+
+
+def no_space(path: Path) -> None:
+    path.write_bytes(b"half")
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def no_space_for_tensors(path: Path) -> None:
+    raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+
+@pytest.mark.parametrize("write", [no_space, no_space_for_tensors])
+def test_a_full_disk_leaves_nothing(tmp_path: Path, write: Callable[[Path], None]) -> None:
+    with pytest.raises(OutputError, match="the disk is full"):
+        make(tmp_path / "uni", {"a.json": b"{}", "b.safetensors": write})
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_disk_that_fills_up_with_the_manifest_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_bytes = Path.write_bytes
+
+    def write(path: Path, data: bytes) -> int:
+        if path.name == "manifest.json":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_bytes(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+    with pytest.raises(OutputError, match="the disk is full"):
+        make(tmp_path / "uni")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_tensor_that_cannot_be_saved_stays_the_error_of_its_writer(tmp_path: Path) -> None:
+    with pytest.raises(SafetensorError, match="odd"):
+        make(tmp_path / "uni", {"a.safetensors": fail(SafetensorError("an odd dtype"))})
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
+def test_a_place_that_may_not_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setattr(tempfile, "mkdtemp", fail(OSError(code, os.strerror(code))))
+    with pytest.raises(OutputError, match=f"cannot write {tmp_path / 'uni'}: permission denied"):
+        make(tmp_path / "uni")
+    monkeypatch.undo()
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(OutputError, match="a part of that path is a file"):
+        make(tmp_path / "file" / "models" / "uni")
+
+
+def test_what_is_already_there_is_never_touched(tmp_path: Path) -> None:
+    make(tmp_path / "uni")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "uni").iterdir()}
+    with pytest.raises(OutputError, match="already holds something"):
+        make(tmp_path / "uni", seed=4)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "uni").iterdir()} == before
+    assert os.listdir(tmp_path) == ["uni"]
+    (tmp_path / "empty").mkdir()
+    make(tmp_path / "empty")
+    assert verify_artifact(tmp_path / "empty")["ok"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"metrics": {"loss": float("nan")}}, "'metrics'"),
+        ({"seed": "3"}, "'seed'"),
+        ({"budget": {}}, "'budget'"),
+        ({"files": {"../x": b""}}, "plain name"),
+        ({"files": {"manifest.json": b""}}, "plain name"),
+    ],
+)
+def test_what_a_manifest_cannot_say_is_refused_before_writing(
+    tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ArtifactError, match=reason):
+        make(tmp_path / "uni", **{"files": {"a.bin": fail(AssertionError("written too early"))}, **changes})
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_writer_that_leaves_other_files_is_caught(tmp_path: Path) -> None:
+    def write(path: Path) -> None:
+        path.write_bytes(b"x")
+        path.with_name("scratch").write_bytes(b"y")
+
+    with pytest.raises(ArtifactError, match="'scratch'"):
+        make(tmp_path / "uni", {"a.bin": write})
+    assert os.listdir(tmp_path) == []
+
+
+KILLED = """
+import os, sys, time
+from pathlib import Path
+from firth.artifact import save_artifact
+
+def stop():
+    print("now", flush=True)
+    time.sleep(60)
+
+def slow(path):
+    path.write_bytes(b"half of it")
+    if sys.argv[2] == "in a file":
+        stop()
+
+rename = os.rename
+def watched(old, new):
+    if sys.argv[2] == "before the rename":
+        stop()
+    rename(old, new)
+    stop()
+os.rename = watched
+files = {"a.json": b"{}", "b.bin": slow}
+save_artifact(Path(sys.argv[1]), kind="counts", name="unigram", recipe={}, files=files,
+              budget={"asked": None, "spent": {}}, corpus={}, seed=1, metrics={})
+"""
+
+
+@pytest.mark.parametrize("moment", ["in a file", "before the rename", "after the rename"])
+def test_kill_leaves_all_or_nothing(tmp_path: Path, moment: str) -> None:
+    target = tmp_path / "uni"
+    command = [sys.executable, "-c", KILLED, str(target), moment]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "now\n"
+        child.send_signal(signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL
+    if moment == "after the rename":
+        assert verify_artifact(target)["ok"]
+    else:
+        assert not target.exists()
+        make(target)
+        assert verify_artifact(target)["ok"]

@@ -1,0 +1,27 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# The same examples in every run; no deadline, because kernels compile on first use.
+settings.register_profile("firth", deadline=None, derandomize=True)
+settings.load_profile("firth")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real public data that lies beside the repository on a development machine."""
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("the real public data (../shared/data) is not on this machine")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test gets a cache folder of its own, so none can find what another left."""
+    monkeypatch.setenv("FIRTH_CACHE", str(tmp_path_factory.mktemp("cache")))

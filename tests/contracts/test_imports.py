@@ -1,0 +1,97 @@
+"""A folder imports only the folders above it, and light verbs stay light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "firth"
+ORDER = [
+    ["errors", "files", "progress", "abilities"],
+    ["text"],
+    ["tokens"],
+    ["counts", "vectors", "nets"],  # these three never meet
+    ["objectives"],
+    ["tasks"],
+    ["recipes"],
+    ["artifact"],
+    ["fit"],
+    ["apply"],
+    ["report"],
+    ["service"],
+    ["cli"],
+]
+RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
+
+
+def imported_parts(path: Path) -> set[str]:
+    """The folders (or top modules) of firth that a file imports, wherever in the file."""
+    parts = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            names = [node.module or ""]
+            if node.module == "firth":
+                names = [f"firth.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        parts |= {name.split(".")[1] for name in names if name.startswith("firth.")}
+    return parts
+
+
+def files() -> list[Path]:
+    return [path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__init__.py"]
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_folder_imports_only_those_above_it(path: Path) -> None:
+    own = part_of(path)
+    for other in imported_parts(path):
+        top_level = RANK[own] == 0
+        allowed = other == own or (RANK[other] < RANK[own]) or (top_level and RANK[other] == 0)
+        assert allowed, f"{own} must not import {other}"
+
+
+def test_the_check_sees_a_wrong_import(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("def f():\n    from firth.cli.main import main\n")
+    assert imported_parts(wrong) == {"cli"}
+
+
+HEAVY = ("torch", "numba", "pyarrow", "matplotlib", "tokenizers", "numpy", "transformers")
+
+
+def modules_after(arguments: list[str]) -> set[str]:
+    code = (
+        "import sys\n"
+        f"sys.argv = ['firth', *{arguments!r}]\n"
+        "from firth.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print('\\n' + ' '.join(sys.modules), file=sys.stderr)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(run.stderr.splitlines()[-1].split())
+
+
+def test_help_imports_nothing_heavy() -> None:
+    assert not modules_after(["--help"]) & set(HEAVY)
+
+
+@pytest.mark.parametrize("arguments", [["recipes"], ["check", "builtin:oracle"], ["diff", "bpe", "words"]])
+def test_verbs_that_need_no_torch_do_not_import_it(arguments: list[str]) -> None:
+    assert "torch" not in modules_after(arguments)
+
+
+def test_no_file_is_too_long() -> None:
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files()}
+    assert not {path: length for path, length in lengths.items() if length > 400}

@@ -1,0 +1,59 @@
+"""The fast encoder gives exactly what the tokenizer gives sentence by sentence."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from firth.tokens import encoder as encoder_module
+from firth.tokens.encoder import Encoder
+from firth.tokens.tokenizer import Tokenizer
+
+LETTERS = "abC é3.,!?'-_ 中国我们喜欢\t\u00a0\u3000T恤。，“カ▁Ġ<unk>[MASK]\u0301한ह"
+SENTENCES = st.lists(st.text(alphabet=LETTERS, max_size=30).map(str.strip).filter(bool), max_size=5)
+
+
+def assert_same(tokenizer: Tokenizer, encoder: Encoder, sentences: list[str]) -> None:
+    encoded = encoder.encode(sentences)
+    tokens = tokenizer.encode_batch(sentences)
+    assert encoded.lengths.tolist() == [len(one.ids) for one in tokens]
+    assert encoded.ids.tolist() == [number for one in tokens for number in one.ids]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sentences=SENTENCES)
+def test_ids_equal_those_of_whole_sentences(tokenizer: Tokenizer, sentences: list[str]) -> None:
+    assert_same(tokenizer, Encoder(tokenizer), sentences)
+
+
+def test_word_starts_in_english(tokenizer: Tokenizer) -> None:
+    sentence = "The foxes doesn't jump 3.14 times, ok."
+    encoded = Encoder(tokenizer).encode([sentence])
+    assert encoded.starts.tolist() == tokenizer.encode(sentence).starts
+    expected = 9 if tokenizer.recipe.split != "space" else encoded.starts.size
+    assert encoded.starts.sum() == expected  # The foxes doesn't jump 3.14 times , ok .
+
+
+def test_word_starts_in_chinese(tokenizer: Tokenizer) -> None:
+    """我们 喜欢 自然语言 处理: pieces that cross a word bound can only lower the number of starts."""
+    sentence = "我们喜欢自然语言处理"
+    encoded = Encoder(tokenizer).encode([sentence])
+    assert encoded.starts[0]
+    if tokenizer.recipe.separable:
+        assert encoded.starts.sum() == 4
+    else:
+        assert encoded.starts.tolist() == tokenizer.encode(sentence).starts
+        assert encoded.starts.sum() <= 4
+
+
+def test_a_full_table_starts_anew(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoder_module, "_MOST_BYTES", 20)
+    encoder = Encoder(tokenizer)
+    for sentence in ("the quick brown fox", "我们喜欢研究自然语言处理", "the lazy dog jumped"):
+        assert_same(tokenizer, encoder, [sentence, "over the dog"])
+
+
+def test_no_sentences(tokenizer: Tokenizer) -> None:
+    encoded = Encoder(tokenizer).encode([])
+    assert encoded.ids.size == encoded.starts.size == encoded.lengths.size == 0
