@@ -94,9 +94,7 @@ def test_tensors_are_equal_read_only_and_stay_on_disk(tmp_path: Path) -> None:
 @settings(max_examples=50, deadline=None)
 @given(
     st.dictionaries(
-        st.text(st.characters(exclude_categories=["Cs"]), max_size=5).filter(
-            lambda name: name != "__metadata__"
-        ),
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=5).filter(lambda name: name != "__metadata__"),
         hnp.arrays(
             st.sampled_from([np.float64, np.float32, np.float16, np.int64, np.int8, np.uint16, np.bool_]),
             hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
@@ -236,9 +234,7 @@ def test_a_linked_sub_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verify", [True, False])
-def test_a_file_that_may_not_be_read_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: bool
-) -> None:
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: bool) -> None:
     make(tmp_path / "uni")
     denied = PermissionError(errno.EACCES, "Permission denied")
     monkeypatch.setattr("builtins.open", fail(denied))
@@ -268,9 +264,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, write: Callable[[Path], None
     assert os.listdir(tmp_path) == []
 
 
-def test_a_disk_that_fills_up_with_the_manifest_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_up_with_the_manifest_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_bytes = Path.write_bytes
 
     def write(path: Path, data: bytes) -> int:
@@ -291,9 +285,7 @@ def test_a_tensor_that_cannot_be_saved_stays_the_error_of_its_writer(tmp_path: P
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
-def test_a_place_that_may_not_be_written_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
+def test_a_place_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     monkeypatch.setattr(tempfile, "mkdtemp", fail(OSError(code, os.strerror(code))))
     with pytest.raises(OutputError, match=f"cannot write {tmp_path / 'uni'}: permission denied"):
         make(tmp_path / "uni")

@@ -34,9 +34,7 @@ MADE = Manifest(
 )
 
 _text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-_scalars = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _text
-)
+_scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _text
 _values = st.recursive(
     _scalars,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_text, inner, max_size=3),

@@ -115,9 +115,7 @@ def test_bytes_after_the_end_are_found(artifact: Path, name: str, tail: bytes) -
     cut=st.integers(0, 40),
     put=st.binary(max_size=40),
 )
-def test_any_run_of_bytes_replaced_is_found(
-    artifact: Path, name: str, start: int, cut: int, put: bytes
-) -> None:
+def test_any_run_of_bytes_replaced_is_found(artifact: Path, name: str, start: int, cut: int, put: bytes) -> None:
     data = (artifact / name).read_bytes()
     start %= len(data)
     damaged = data[:start] + put + data[start + cut :]
@@ -243,9 +241,7 @@ def entry(dtype: object = "U8", shape: object = (4,), offsets: object = (0, 4)) 
         (safetensors({}, b"1"), -1),
     ],
 )
-def test_a_made_up_safetensors_file_is_refused_at_the_byte(
-    tmp_path: Path, content: bytes, offset: int | None
-) -> None:
+def test_a_made_up_safetensors_file_is_refused_at_the_byte(tmp_path: Path, content: bytes, offset: int | None) -> None:
     """An offset below zero counts from the end of the file, and None stands for the end itself."""
     at = len(content) if offset is None else offset % max(len(content), 1)
     make(tmp_path / "m", {"m.safetensors": content})

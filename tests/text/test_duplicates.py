@@ -210,8 +210,9 @@ def test_estimates_are_unbiased_with_the_expected_error() -> None:
 
 def test_unlike_texts_are_estimated_near_zero() -> None:
     rng = random.Random(1)
-    estimates = [estimate_jaccard(sign(" ".join(words(rng, 100))), sign(" ".join(words(rng, 100)))) for _ in range(100)]
-    assert np.mean(estimates) < 0.005
+    signatures = [sign(" ".join(words(rng, 100))) for _ in range(600)]
+    estimates = [estimate_jaccard(a, b) for a, b in zip(signatures[::2], signatures[1::2], strict=True)]
+    assert np.mean(estimates) < 0.0033  # the places that agree by chance, 1 in 256, are allowed for
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def test_a_worker_that_is_killed_fails_the_run(words: Tokenizer, monkeypatch: py
         return ask(self, request)
 
     monkeypatch.setattr(workers.Worker, "ask", ask_and_kill)
-    with pytest.raises(WorkerError, match="killed.*fewer --threads"):
+    with pytest.raises(WorkerError, match=r"killed.*fewer --threads"):
         open_store(read_corpus(DOCUMENTS), words, threads=2)
     assert not list((cache_folder() / "stores").iterdir())
 
@@ -188,7 +188,7 @@ def test_a_worker_that_is_killed_fails_the_run(words: Tokenizer, monkeypatch: py
 def test_a_worker_that_fails_tells_why(words: Tokenizer) -> None:
     blocks = read_corpus(DOCUMENTS).blocks()
     wrong = Setup("encode", words.recipe, "lines", b"not a tokenizer")
-    with pytest.raises(WorkerError, match="tokenizer.json cannot be read"):
+    with pytest.raises(WorkerError, match=r"tokenizer.json cannot be read"):
         list(workers.run_job(wrong, blocks, threads=2))
     unknown = Setup("dance", words.recipe, "lines")
     with pytest.raises(WorkerError, match="KeyError: 'dance'"):

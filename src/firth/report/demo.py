@@ -29,7 +29,7 @@ from firth.text.corpus import Corpus, read_corpus
 CORPUS, ORACLE = "builtin:pydoc", "builtin:oracle"
 EXAMPLES = (
     "The tokenizer wouldn't recognise unbelievably rare words, e.g. floccinaucinihilipilification.",
-    "我们喜欢研究自然语言处理。",
+    "Returns an array of the same shape (n_samples, 3) as x, or None.",
 )
 
 
@@ -141,7 +141,7 @@ def _model_row(
         **scores,
         "budget": info["budget"],
         "size": info["bytes"],
-        "digest": info["digest"],
+        "digest": info["files"]["model.safetensors"]["sha256"],
         "settings": _changed(line.recipe, info["recipe"]),
         "samples": model.generate(count=2, length=25, seed=1) if isinstance(model, Generates) else [],
     }
@@ -161,6 +161,6 @@ def _oracle(out: Path, threads: int | None, tell: Callable[[str], None]) -> dict
     for line in ORACLE_MODELS:
         model = _train(line, parts[0], out / "models" / f"oracle-{line.name}", out / "models", threads)
         score = score_sentences(model, parts[2].sentences())
-        rows.append({"name": line.name, "bits_per_byte": score.bits_per_byte})
+        rows.append({"name": line.name, "family": find_entry(line.recipe).family, "bits_per_byte": score.bits_per_byte})
         tell(f"{ORACLE}: {line.name} {score.bits_per_byte:.4f} bits per byte, optimum {entropy['bits_per_byte']:.4f}")
     return {"corpus": ORACLE, "entropy_per_byte": entropy["bits_per_byte"], "runs": rows}

@@ -190,7 +190,7 @@ def find_signature(bands: Any, signatures: Any, signature: Any, least: int) -> i
         text = bands[band, _band_slot(bands, signatures, signature, band)] - 1
         if text >= 0 and text != best:
             count = count_equal_bytes(signatures[text], signature)
-            if count > best_count or (count == best_count and text < best):
+            if count > best_count:
                 best, best_count = text, count
     return best
 

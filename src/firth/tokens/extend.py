@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 from firth.errors import TokenizerError
 from firth.text.corpus import Corpus
 from firth.tokens.counting import count_chunks
+from firth.tokens.merges import learn_merges, more_merges
+from firth.tokens.pieces import learn_pieces
 from firth.tokens.tokenizer import Tokenizer
-from firth.tokens.train import count_tokens, most_frequent, train_tokenizer
+from firth.tokens.train import count_words, most_frequent
 
 
 def extend_tokenizer(tokenizer: Tokenizer, corpus: Corpus, vocab_size: int, threads: int | None = None) -> Tokenizer:
@@ -30,26 +30,20 @@ def extend_tokenizer(tokenizer: Tokenizer, corpus: Corpus, vocab_size: int, thre
         )
     content = json.loads(tokenizer.backend.to_str())
     recipe = replace(tokenizer.recipe, vocab_size=vocab_size)
+    words = count_words(recipe, count_chunks(corpus, recipe, tokenizer.dictionary, threads))
     if recipe.model in ("bpe", "byte-bpe"):
-        added = _add_merges(content["model"], tokenizer, _count_pretokens(tokenizer, corpus, threads), room)
+        added = _add_merges(content["model"], tokenizer, words, vocab_size)
     elif recipe.model in ("words", "chars"):
-        fresh = most_frequent(_count_pretokens(tokenizer, corpus, threads), replace(recipe, vocab_size=None))
+        fresh = most_frequent(words, replace(recipe, vocab_size=None))
+        added = _append(content["model"]["vocab"], fresh, room)
+    elif recipe.model == "wordpiece":
+        fresh, _ = learn_merges(words, vocab_size - len(recipe.specials), prefix="##", least=recipe.min_count)
         added = _append(content["model"]["vocab"], fresh, room)
     else:
-        learnt = train_tokenizer(recipe, corpus, threads)
-        model = json.loads(learnt.backend.to_str())["model"]
-        if recipe.model == "wordpiece":
-            added = _append(content["model"]["vocab"], sorted(model["vocab"], key=model["vocab"].get), room)
-        else:
-            added = _append_scored(content["model"]["vocab"], model["vocab"], room)
+        added = _append_scored(content["model"]["vocab"], learn_pieces(words, vocab_size), room)
     if added == 0:
         raise TokenizerError("the text holds no token that the vocabulary lacks: there is nothing to add.")
     return Tokenizer(json.dumps(content, ensure_ascii=False, indent=1).encode(), recipe, tokenizer.dictionary)
-
-
-def _count_pretokens(tokenizer: Tokenizer, corpus: Corpus, threads: int | None) -> Counter[str]:
-    chunks = count_chunks(corpus, tokenizer.recipe, tokenizer.dictionary, threads)
-    return count_tokens(tokenizer.backend, chunks)
 
 
 def _append(vocabulary: dict[str, int], tokens: Iterable[str], room: int) -> int:
@@ -62,74 +56,28 @@ def _append(vocabulary: dict[str, int], tokens: Iterable[str], room: int) -> int
     return len(vocabulary) - before
 
 
-def _append_scored(vocabulary: list[list[Any]], learnt: list[list[Any]], room: int) -> int:
+def _append_scored(vocabulary: list[list[Any]], learnt: list[tuple[str, float]], room: int) -> int:
     """Adds pieces with their log-probabilities, shifted to the scale of the pieces known to both."""
     known = dict(map(tuple, vocabulary))
     shared = [(known[piece], score) for piece, score in learnt if piece in known and known[piece] < 0]
     shift = sum(old - new for old, new in shared) / len(shared) if shared else 0.0
-    fresh = [[piece, min(score + shift, 0.0)] for piece, score in learnt if piece not in known][:room]
+    fresh = [[piece, round(min(score + shift, 0.0), 6)] for piece, score in learnt if piece not in known][:room]
     vocabulary.extend(fresh)
     return len(fresh)
 
 
-def _add_merges(model: dict[str, Any], tokenizer: Tokenizer, words: Mapping[str, int], room: int) -> int:
-    """Goes on with the pair encoding: joins the most frequent pair of tokens again and again."""
+def _add_merges(model: dict[str, Any], tokenizer: Tokenizer, words: Mapping[str, int], size: int) -> int:
+    """Goes on with the pair encoding where it had stopped."""
+    specials = list(tokenizer.recipe.specials)
     before = len(model["vocab"])
-    if tokenizer.recipe.model == "bpe":
-        characters = Counter[str]()
-        for word, count in words.items():
-            for character in word:
-                characters[character] += count
-        fresh = [c for c, _ in sorted(characters.items(), key=lambda item: (-item[1], item[0]))]
-        _append(model["vocab"], fresh, room)
-    pieces = {word: _pieces(tokenizer, word, model["vocab"]) for word in words}
-    for left, right in _merges(pieces, words, tokenizer.recipe.min_count):
-        if len(model["vocab"]) - before >= room:
-            break
-        model["merges"].append([left, right])
-        model["vocab"].setdefault(left + right, len(model["vocab"]))
+    tokens, merges = more_merges(
+        words,
+        tokenizer.vocabulary[len(specials) :],
+        [(left, right) for left, right in model["merges"]],
+        size - len(specials),
+        least=tokenizer.recipe.min_count,
+        new_characters=tokenizer.recipe.model == "bpe",
+    )
+    model["vocab"] = {token: place for place, token in enumerate([*specials, *tokens])}
+    model["merges"] = [list(pair) for pair in merges]
     return len(model["vocab"]) - before
-
-
-def _pieces(tokenizer: Tokenizer, word: str, vocabulary: Mapping[str, int]) -> list[str]:
-    """The tokens of a word under the old merges; characters that were unknown till now stand alone."""
-    pieces: list[str] = []
-    unknown = tokenizer.recipe.specials[1]
-    for token in tokenizer.backend.model.tokenize(word):
-        begin, end = token.offsets
-        pieces.append(word.encode()[begin:end].decode() if token.value == unknown else token.value)
-    return [piece for piece in pieces if piece in vocabulary]
-
-
-def _merges(pieces: dict[str, list[str]], counts: Mapping[str, int], least: int) -> Iterable[tuple[str, str]]:
-    """The most frequent pair, then the most frequent one after joining it, and so on; ties in the order of text."""
-    totals: Counter[tuple[str, str]] = Counter()
-    where: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for word, parts in pieces.items():
-        for pair in pairwise(parts):
-            totals[pair] += counts[word]
-            where[pair].add(word)
-    while totals:
-        best = min(totals, key=lambda pair: (-totals[pair], pair))
-        if totals[best] < max(least, 1):
-            return
-        yield best
-        for word in sorted(where.pop(best)):
-            parts = pieces[word]
-            for pair in pairwise(parts):
-                totals[pair] -= counts[word]
-            parts[:] = _join(parts, best)
-            for pair in pairwise(parts):
-                totals[pair] += counts[word]
-                where[pair].add(word)
-        totals = +totals
-
-
-def _join(parts: list[str], pair: tuple[str, str]) -> list[str]:
-    joined: list[str] = []
-    for part in parts:
-        if joined and (joined[-1], part) == pair:
-            joined[-1] += part
-        else:
-            joined.append(part)
-    return joined

@@ -5,36 +5,34 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import tokenizers
-from tokenizers import models, pre_tokenizers, trainers
+from tokenizers import models, pre_tokenizers
 
 from firth.errors import TokenizerError
-from firth.progress import progress
 from firth.text.corpus import Corpus
 from firth.text.segment import make_segmenter
 from firth.tokens.counting import count_chunks
+from firth.tokens.merges import learn_merges
+from firth.tokens.pieces import learn_pieces
 from firth.tokens.pipeline import add_specials, make_backend
 from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.tokenizer import Tokenizer
+from firth.tokens.tokenizer import UNK, Tokenizer
 
 _SAMPLE = 2000  # sentences that decide whether words end at punctuation
 
 
 def train_tokenizer(recipe: TokenizerRecipe, corpus: Corpus, threads: int | None = None) -> Tokenizer:
-    """A tokenizer whose vocabulary comes from `corpus`."""
+    """A tokenizer whose vocabulary comes from `corpus`; the same text gives the same bytes, whatever the machine."""
     dictionary = Path(recipe.dictionary) if recipe.dictionary else None
     make_segmenter(recipe.segmenter, dictionary)  # a wrong dictionary is told before any work
     if recipe.model == "words" and recipe.split == "auto":
         recipe = replace(recipe, split="space" if words_stand_apart(corpus.sentences()) else "punctuation")
-    if recipe.model in ("words", "chars"):
-        backend = _train_by_counting(recipe, count_chunks(corpus, recipe, dictionary, threads))
-    else:
-        backend = _train_pieces(recipe, corpus)
+    words = count_words(recipe, count_chunks(corpus, recipe, dictionary, threads))
+    backend = make_backend(_learn(recipe, words), recipe)
     add_specials(backend, recipe)
     data = json.dumps(json.loads(backend.to_str()), ensure_ascii=False, indent=1) + "\n"
     return Tokenizer(data.encode(), recipe, dictionary)
@@ -58,68 +56,50 @@ def words_stand_apart(sentences: Iterable[str]) -> bool:
     return glued <= 0.005 * words
 
 
-def _train_by_counting(recipe: TokenizerRecipe, chunks: Mapping[str, int]) -> tokenizers.Tokenizer:
-    """Words or characters by frequency, then alphabetically."""
+def count_words(recipe: TokenizerRecipe, chunks: Mapping[str, int]) -> Counter[str]:
+    """How often each word occurs: each of the runs of characters that no token may reach beyond."""
     blank = make_backend(models.WordLevel({}, unk_token=recipe.specials[1]), recipe)
-    counts = count_tokens(blank, chunks)
-    return make_backend(_word_level(recipe, most_frequent(counts, recipe)), recipe)
-
-
-def count_tokens(blank: tokenizers.Tokenizer, chunks: Mapping[str, int]) -> Counter[str]:
-    """How often each word or character occurs, from the counts of chunks."""
+    normalise, cut = blank.normalizer.normalize_str, blank.pre_tokenizer.pre_tokenize_str
+    special = re.compile("|".join(map(re.escape, recipe.specials)))
     counts: Counter[str] = Counter()
     for chunk, count in chunks.items():
-        for token, _ in blank.pre_tokenizer.pre_tokenize_str(blank.normalizer.normalize_str(chunk)):
-            counts[token] += count
+        for part in special.split(chunk):
+            for word, _ in cut(normalise(part)):
+                counts[word] += count
     return counts
 
 
 def most_frequent(counts: Mapping[str, int], recipe: TokenizerRecipe) -> list[str]:
-    """The tokens to keep: frequent ones first, equal ones in the order of their characters."""
-    kept = [token for token, count in counts.items() if count >= recipe.min_count and token not in recipe.specials]
+    """The words to keep: frequent ones first, equal ones in the order of their characters."""
+    kept = [word for word, count in counts.items() if count >= recipe.min_count]
     if not kept:
         raise TokenizerError(
             f"no {recipe.model} occur at least {recipe.min_count} times: lower min_count or give more text."
         )
-    kept.sort(key=lambda token: (-counts[token], token))
+    kept.sort(key=lambda word: (-counts[word], word))
     return kept if recipe.vocab_size is None else kept[: recipe.vocab_size - len(recipe.specials)]
 
 
-def _word_level(recipe: TokenizerRecipe, tokens: list[str]) -> Any:
-    vocabulary = {token: place for place, token in enumerate([*recipe.specials, *tokens])}
-    return models.WordLevel(vocabulary, unk_token=recipe.specials[1])
-
-
-def _train_pieces(recipe: TokenizerRecipe, corpus: Corpus) -> tokenizers.Tokenizer:
-    """Pieces by the trainers of the `tokenizers` library."""
-    model, trainer = _piece_trainer(recipe)
-    backend = make_backend(model, recipe)
-    with progress(f"training {recipe.model} on sentences", unit="sentences") as advance:
-        backend.train_from_iterator(_told(corpus, advance), trainer=trainer)
-    if backend.get_vocab_size() <= len(recipe.specials):
-        raise TokenizerError("the text holds nothing that could become a token: give more text.")
-    return backend
-
-
-def _piece_trainer(recipe: TokenizerRecipe) -> tuple[Any, Any]:
+def _learn(recipe: TokenizerRecipe, words: Mapping[str, int]) -> Any:
+    """The model of the `tokenizers` library with a vocabulary learnt from the words and their counts."""
     unknown = recipe.specials[1]
-    common: dict[str, Any] = {"special_tokens": list(recipe.specials), "show_progress": False, "vocab_size": recipe.vocab_size}
-    match recipe.model:
-        case "wordpiece":
-            model = models.WordPiece(unk_token=unknown, max_input_chars_per_word=100)
-            return model, trainers.WordPieceTrainer(min_frequency=recipe.min_count, **common)
-        case "bpe":
-            return models.BPE(unk_token=unknown), trainers.BpeTrainer(min_frequency=recipe.min_count, **common)
-        case "byte-bpe":
-            alphabet = pre_tokenizers.ByteLevel.alphabet()
-            return models.BPE(), trainers.BpeTrainer(
-                min_frequency=recipe.min_count, initial_alphabet=alphabet, **common
-            )
-        case _:
-            return models.Unigram(), trainers.UnigramTrainer(unk_token=unknown, **common)
+    if recipe.model in ("words", "chars"):
+        return models.WordLevel(_vocabulary(recipe, most_frequent(words, recipe)), unk_token=unknown)
+    assert recipe.vocab_size is not None  # the recipe sees to it
+    room = recipe.vocab_size - len(recipe.specials)
+    if recipe.model == "pieces":
+        pieces = learn_pieces(words, room)
+        return models.Unigram([(token, 0.0) for token in recipe.specials] + pieces, unk_id=UNK)
+    if recipe.model == "wordpiece":
+        tokens, _ = learn_merges(words, room, prefix="##", least=recipe.min_count)
+        return models.WordPiece(_vocabulary(recipe, tokens), unk_token=unknown, max_input_chars_per_word=100)
+    if recipe.model == "byte-bpe":
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        tokens, merges = learn_merges(words, room, alphabet=alphabet, least=recipe.min_count)
+        return models.BPE(_vocabulary(recipe, tokens), merges)
+    tokens, merges = learn_merges(words, room, least=recipe.min_count)
+    return models.BPE(_vocabulary(recipe, tokens), merges, unk_token=unknown)
 
 
-def _told(corpus: Corpus, advance: Any) -> Iterator[list[str]]:
-    for document in corpus:
-        advance(len(document.sentences))
-        yield list(document.sentences)
+def _vocabulary(recipe: TokenizerRecipe, tokens: list[str]) -> dict[str, int]:
+    return {token: place for place, token in enumerate([*recipe.specials, *tokens])}

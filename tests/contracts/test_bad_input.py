@@ -1,0 +1,231 @@
+"""Bad input through the command line: one sentence, the right exit code, and nothing half-written."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from firth.files import cache_folder
+from tests.command import Outcome, firth
+
+VERBS = {
+    "check": lambda corpus, out: ("check", corpus),
+    "train a tokenizer": lambda corpus, out: ("train", "words", corpus, "-o", out),
+    "train a model": lambda corpus, out: ("train", "unigram", corpus, "-o", out),
+}
+
+
+def write(name: str, data: bytes) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        (folder / name).write_bytes(data)
+        return folder / name
+
+    return make
+
+
+def empty_folder(folder: Path) -> Path:
+    (folder / "empty").mkdir()
+    return folder / "empty"
+
+
+def long_line(folder: Path) -> Path:
+    path = folder / "long.txt"
+    with open(path, "wb") as file:
+        for _ in range(200):
+            file.write(b"word " * 200_000)
+    return path
+
+
+def truncated_gzip(folder: Path) -> Path:
+    import gzip
+
+    path = folder / "cut.txt.gz"
+    path.write_bytes(gzip.compress(os.urandom(4000).hex().encode())[:-100])
+    return path
+
+
+CHINESE = "今天天气很好，我们去公园里玩了一整天。" * 50
+BAD: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "empty file": (write("a.txt", b""), "no text"),
+    "blank lines": (write("a.txt", b"\n  \n\t\n\n"), "no text"),
+    "empty folder": (empty_folder, "empty"),
+    "missing file": (lambda folder: folder / "nowhere.txt", "nowhere.txt"),
+    "binary file": (write("a.txt", bytes(range(256)) * 40), "binary"),
+    "compressed under another name": (write("a.txt", b"\x1f\x8b\x08\x00rest"), "gz"),
+    "NUL in the text": (write("a.txt", b"some text\nand a \0 in it\n" * 30), "NUL"),
+    "lone surrogate": (write("a.txt", b"some text \xed\xa0\x80 here\n" * 30), "--encoding"),
+    "lone surrogate in JSON": (write("a.jsonl", b'{"text": "a \\ud800 b"}\n'), "surrogate"),
+    "wrong field": (write("a.jsonl", b'{"txt": "hello there"}\n'), "--field"),
+    "broken JSON": (write("a.jsonl", b'{"text": "fine"}\n{"text": \n'), "line 2"),
+    "mixed encodings": (write("a.txt", (CHINESE + "\n").encode() + CHINESE.encode("gb18030")), "--encoding"),
+    "truncated gzip": (truncated_gzip, "cut.txt.gz"),
+    "200 MB on one line": (long_line, "fold"),
+    "broken Parquet": (write("a.parquet", b"PAR1 and nothing else"), "Parquet"),
+}
+
+
+def assert_refused(outcome: Outcome, said: str, code: int = 1) -> None:
+    assert outcome.code == code, outcome.err
+    assert outcome.out == ""
+    assert outcome.err.startswith("firth: ")
+    assert outcome.err.count("\n") == 1, "more than a sentence"
+    assert "Traceback" not in outcome.err
+    assert said.lower() in outcome.err.lower()
+
+
+def assert_nothing_left(folder: Path, before: set[Path]) -> None:
+    assert set(folder.rglob("*")) == before
+    stores = cache_folder() / "stores"
+    assert not stores.exists() or not list(stores.iterdir())
+
+
+@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize("name", VERBS)
+def test_bad_text_is_refused(name: str, kind: str, tmp_path: Path) -> None:
+    make, said = BAD[kind]
+    corpus = make(tmp_path)
+    before = set(tmp_path.rglob("*"))
+    outcome = firth(*VERBS[name](corpus, tmp_path / "out"), "--json")
+    assert_refused(outcome, said)
+    assert_nothing_left(tmp_path, before)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text("one two three\nfour five\n\nsix seven\n")
+    return path
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "precious.txt").write_text("mine")
+    assert_refused(firth("train", "unigram", corpus, "-o", out), "already holds")
+    assert (out / "precious.txt").read_text() == "mine"
+    assert_refused(firth("train", "unigram", corpus, "-o", corpus), "is a file")
+    assert_refused(firth("train", "unigram", corpus, "-o", corpus / "below"), "file")
+
+
+def test_an_unwritable_folder(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path))
+
+    monkeypatch.setattr("firth.files.tempfile.mkdtemp", refuse)
+    assert_refused(firth("train", "unigram", corpus, "-o", tmp_path / "out"), "permission denied")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("target", ["/dev/full"])
+def test_a_full_disk(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    """Every write to the store fails as it would on a full disk."""
+    monkeypatch.setattr("firth.tokens.build._Writer.file_bytes", lambda self, data: full())
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = set(tmp_path.rglob("*"))
+    assert_refused(firth("train", "unigram", corpus, "-o", tmp_path / "out"), "disk is full")
+    assert_nothing_left(tmp_path, before)
+
+
+def test_an_unreadable_file(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = open
+
+    def refuse(file: object, *args: object, **kwargs: object) -> object:
+        if str(file) == str(corpus):
+            raise PermissionError(errno.EACCES, "Permission denied", str(corpus))
+        return real(file, *args, **kwargs)  # type: ignore[call-overload]
+
+    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr("io.open", refuse)
+    assert_refused(firth("check", corpus), "corpus.txt")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("train", "unigramm", "CORPUS", "-o", "OUT"), "did you mean 'unigram'"),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "dleta=1"), "did you mean 'delta'"),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "delta=much"), "a number"),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "delta"), "key=value"),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "delta=0"), "above 0"),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "tokenizer=unigram"), "choose from"),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--size", "base"), "--size"),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--budget", "soon"), "10min"),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--budget", "0s"), "buys nothing"),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--budget", "1e9flop"), "time or tokens"),
+        (("train", "words", "CORPUS", "-o", "OUT", "--budget", "10s"), "less text"),
+        (("train", "words", "CORPUS", "-o", "OUT", "--set", "vocab_size=3"), "10 or more"),
+        (("train", "words", "CORPUS", "-o", "OUT", "--encoding", "klingon"), "encoding"),
+        (("train", "words", "CORPUS", "-o", "OUT", "--layout", "prosa"), "did you mean 'prose'"),
+        (("train", "unigram", "builtin:pydok", "-o", "OUT"), "did you mean 'builtin:pydoc'"),
+        (("diff", "bpe", "bpee"), "did you mean 'bpe'"),
+        (("info", "NOWHERE"), "nowhere"),
+        (("verify", "CORPUS"), "corpus.txt"),
+        (("score", "NOWHERE", "CORPUS"), "nowhere"),
+        (("generate", "CORPUS"), "corpus.txt"),
+    ],
+)
+def test_wrong_words(arguments: tuple[str, ...], said: str, corpus: Path, tmp_path: Path) -> None:
+    names = {"CORPUS": corpus, "OUT": tmp_path / "out", "NOWHERE": tmp_path / "nowhere"}
+    assert_refused(firth(*(names.get(word, word) for word in arguments)), said)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("arguments", [("dance",), ("train",), ("check",), ("score", "x"), ("check", "x", "--nope")])
+def test_wrong_usage_is_code_2(arguments: tuple[str, ...]) -> None:
+    outcome = firth(*arguments)
+    assert outcome.code == 2
+    assert outcome.out == ""
+
+
+def test_a_tokenizer_does_not_score(corpus: Path, tmp_path: Path) -> None:
+    assert firth("train", "words", corpus, "-o", tmp_path / "words").code == 0
+    assert_refused(firth("score", tmp_path / "words", corpus), "language model")
+    assert_refused(firth("generate", tmp_path / "words"), "language model")
+
+
+def test_json_errors_leave_standard_output_empty(tmp_path: Path) -> None:
+    outcome = firth("check", tmp_path / "nowhere.txt", "--json")
+    assert outcome.out == ""
+    with pytest.raises(json.JSONDecodeError):
+        _ = outcome.json
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_nothing_and_exits_130(stop: signal.Signals, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.txt"
+    with open(corpus, "w") as file:
+        for number in range(300_000):
+            file.write(f"sentence number {number} of a long text with {number % 1000} words\n")
+    before = set(tmp_path.rglob("*"))
+    command = [sys.executable, "-c", "from firth.cli.main import main; main()"]
+    process = subprocess.Popen(
+        [*command, "train", "unigram", str(corpus), "-o", str(tmp_path / "out")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    stores = cache_folder() / "stores"
+    while not (stores.exists() and list(stores.iterdir())):  # until the store is being written
+        assert time.monotonic() < deadline
+        assert process.poll() is None, "finished before it could be interrupted"
+        time.sleep(0.01)
+    process.send_signal(stop)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert out == ""
+    assert err.startswith("firth: interrupted")
+    assert "Traceback" not in err
+    assert_nothing_left(tmp_path, before)

@@ -1,0 +1,95 @@
+"""One test over every recipe in the table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from firth.abilities import Scores, total
+from firth.recipes.table import RECIPES, lineage
+from firth.recipes.values import difference, override, recipe_from_json, recipe_to_json
+from firth.tokens.recipe import TokenizerRecipe
+from tests.command import firth
+from tests.samples import CHINESE, ENGLISH
+
+EVERY = pytest.mark.parametrize("name", RECIPES)
+
+
+@EVERY
+def test_a_recipe_is_json(name: str) -> None:
+    recipe = RECIPES[name].make()
+    data = json.loads(json.dumps(recipe_to_json(recipe)))
+    assert recipe_from_json(data) == recipe
+    assert difference(recipe, recipe) == {}
+
+
+@EVERY
+def test_a_recipe_says_what_it_is(name: str) -> None:
+    entry = RECIPES[name]
+    assert entry.about.endswith(".")
+    assert len(entry.about) < 100
+    assert 1900 < entry.year <= 2026
+    assert entry.paper
+    for parent in entry.parents:
+        assert RECIPES[parent].year <= entry.year, f"{name} is older than its parent {parent}"
+
+
+def test_the_tree_holds_every_recipe_once() -> None:
+    names = [name for _, name in lineage()]
+    assert sorted(names) == sorted(RECIPES)
+    drawn = firth("recipes", "--tree")
+    assert drawn.code == 0
+    for name, entry in RECIPES.items():
+        assert f"{name} ({entry.year})" in drawn.out
+
+
+@EVERY
+def test_a_recipe_trains_saves_loads_and_verifies(name: str, tmp_path: Path) -> None:
+    """From the command line, on a few sentences in both languages, twice with the same digests."""
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join([*ENGLISH, "", *CHINESE, "\n"]) * 3, encoding="utf-8")
+    settings = ["--set", "vocab_size=300"] if _needs_a_size(name) else []
+    first, second = (
+        firth("train", name, corpus, "-o", tmp_path / out, "--layout", "lines", "--json", *settings)
+        for out in ("one", "two")
+    )
+    assert first.code == second.code == 0, first.err
+    assert first.json["name"] == name
+    assert first.json["files"] == second.json["files"], "training twice gives different files"
+    assert first.json["corpus"]["documents"] == 6
+    assert firth("verify", tmp_path / "one", "--json").json["ok"] is True
+    info = firth("info", tmp_path / "one", "--json").json
+    assert info["recipe"]["type"]
+    assert info["versions"]["firth"]
+    assert firth("info", tmp_path / "one").out
+    import firth as library
+
+    model = library.load(tmp_path / "one")
+    assert model.tokenizer.tokenize("The dog jumps")
+    if isinstance(model, Scores):
+        again = library.load(tmp_path / "two")
+        assert total(model.score(ENGLISH)) == total(again.score(ENGLISH))
+        assert total(model.score(ENGLISH)).bits_per_byte > 0
+
+
+@EVERY
+def test_every_field_is_listed_when_one_is_wrong(name: str, tmp_path: Path) -> None:
+    outcome = firth("train", name, "builtin:oracle", "-o", tmp_path / "out", "--set", "zzz=1")
+    assert outcome.code == 1
+    for field in recipe_to_json(RECIPES[name].make()):
+        assert field == "type" or field in outcome.err
+
+
+def _needs_a_size(name: str) -> bool:
+    recipe = RECIPES[name].make()
+    return isinstance(recipe, TokenizerRecipe) and recipe.vocab_size is not None
+
+
+def test_settings_change_nested_fields() -> None:
+    recipe = override(RECIPES["unigram"].make(), ["tokenizer.lowercase=true", "tokenizer.min_count=3"])
+    assert difference(RECIPES["unigram"].make(), recipe) == {
+        "tokenizer.lowercase": (False, True),
+        "tokenizer.min_count": (1, 3),
+    }
