@@ -21,6 +21,12 @@ def shared_data() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def pydoc_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder in which `builtin:pydoc` has been extracted once for all tests that read it."""
+    return tmp_path_factory.mktemp("pydoc-cache")
+
+
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test gets a cache folder of its own, so none can find what another left."""

@@ -86,9 +86,7 @@ class Artifact:
         tensors = _read_header(path)
         with _reading(path), open(path, "rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return {
-            tensor.name: np.ndarray(tensor.shape, tensor.dtype, content, tensor.start) for tensor in tensors
-        }
+        return {tensor.name: np.ndarray(tensor.shape, tensor.dtype, content, tensor.start) for tensor in tensors}
 
 
 def save_artifact(

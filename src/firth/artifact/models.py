@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from firth.abilities import Model
 from firth.artifact.folder import Artifact, open_artifact, save_artifact
@@ -74,7 +74,7 @@ def layout_of(artifact: Artifact) -> Layout:
     layout = artifact.manifest.corpus.get("layout")
     if layout not in LAYOUTS:
         raise ArtifactError(f"{artifact.folder} does not say how its text was split: train it again.")
-    return layout
+    return cast(Layout, layout)
 
 
 def tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes | Callable[[Path], None]]:

@@ -25,6 +25,7 @@ def check(
 
     Example: firth check news.txt --against test.txt
     """
+    from firth.progress import progress
     from firth.text.check import check_corpus
     from firth.text.corpus import read_corpus
     from firth.text.segment import make_segmenter
@@ -32,7 +33,8 @@ def check(
     options: dict[str, Any] = {"field": field, "encoding": encoding, "segmenter": make_segmenter(segmenter, dictionary)}
     checked = read_corpus(*corpus, layout=layout, **options)
     test = read_corpus(against, layout=checked.layout, **options) if against else None
-    report = check_corpus(checked, test).to_json()
+    with progress("checking", checked.size()) as advance:
+        report = check_corpus(checked, test, advance).to_json()
     report["layout"] = checked.layout
     entropy = checked.entropy()
     if entropy is not None:

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firth.report.page import render_page
-
 from firth.abilities import Generates
 from firth.apply.score import score_sentences, summarise
 from firth.artifact.folder import artifact_info
@@ -23,6 +21,7 @@ from firth.files import require_free, write_file
 from firth.fit.train import train
 from firth.recipes.table import find_entry, find_recipe
 from firth.recipes.values import difference, recipe_from_json
+from firth.report.page import render_page
 from firth.text.check import check_corpus
 from firth.text.corpus import Corpus, read_corpus
 

@@ -114,12 +114,21 @@ class CheckReport:
         return {**asdict(self), "capped": list(self.capped), "problems": [asdict(p) for p in self.problems]}
 
 
-def check_corpus(corpus: CheckedCorpus, against: Iterable[Document] | None = None) -> CheckReport:
-    """A report on `corpus`; with `against`, also on how much of that test text it contains."""
+def check_corpus(
+    corpus: CheckedCorpus,
+    against: Iterable[Document] | None = None,
+    advance: Callable[[float], None] = lambda size: None,
+) -> CheckReport:
+    """A report on `corpus`; with `against`, also on how much of that test text it contains.
+
+    `advance` is told how many more bytes have been looked at.
+    """
     leakage = None if against is None else _Leakage(against)
     tally = _Tally(corpus.words)
     for batch in _read(corpus):
+        before = tally.bytes
         tally.add(batch)
+        advance(tally.bytes - before)
         if leakage:
             leakage.look_in(batch)
     leaked = leakage.count(tally.near) if leakage else {}

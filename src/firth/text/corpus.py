@@ -29,6 +29,7 @@ BLOCK = 1 << 20
 """Characters that are handed to a worker at once; documents are gathered up to this size."""
 
 _SAMPLE = 1 << 18  # characters that layout detection looks at
+_PACKED = 3  # how many times larger compressed text is once it is unpacked
 _BUILTIN = "builtin:"
 
 
@@ -44,7 +45,7 @@ class Input(Protocol):
     def encodings(self) -> dict[str, str]: ...
 
     def size(self) -> int:
-        """Bytes on disk, or 0 where that is not known beforehand."""
+        """About how many bytes of text there are; 0 where that is not known beforehand."""
         ...
 
 
@@ -64,7 +65,7 @@ class FileInput:
         return {self.source.name: source_encoding(self.source, encoding=self.encoding)}
 
     def size(self) -> int:
-        return self.source.path.stat().st_size
+        return self.source.path.stat().st_size * (_PACKED if self.source.compression else 1)
 
 
 @dataclass(frozen=True)
@@ -190,9 +191,9 @@ class Corpus:
         """File -> encoding it is read with."""
         return {name: code for source in self.inputs for name, code in source.encodings().items()}
 
-    def size(self) -> int:
-        """Bytes on disk of all files: an estimate of the work, for progress bars."""
-        return sum(source.size() for source in self.inputs)
+    def size(self) -> int | None:
+        """About how many bytes of text there are, for progress bars; None where that is not known beforehand."""
+        return sum(source.size() for source in self.inputs) or None
 
     def entropy(self) -> dict[str, float] | None:
         """The exact entropy, where the corpus is a single built-in one that knows it."""

@@ -63,9 +63,16 @@ class JiebaSegmenter:
         self._cut = _rjieba_cutter(dictionary) if name == "rjieba" else _jieba_cutter(dictionary)
 
     def mark(self, text: str) -> str:
-        if not HAN.search(text):
+        if text.isascii() or not HAN.search(text):
             return text
-        return _SPURIOUS.sub("", WORD_BREAK.join(self._cut(text)))
+        lines = text.split("\n")
+        chinese = [place for place, line in enumerate(lines) if not line.isascii() and HAN.search(line)]
+        # All such lines at once, because a call has its price; a line end is a word of its own.
+        words = self._cut("\n".join(lines[place] for place in chinese))
+        marked = _SPURIOUS.sub("", WORD_BREAK.join(words)).split("\n")
+        for place, line in zip(chinese, marked, strict=True):
+            lines[place] = line.strip(WORD_BREAK)
+        return "\n".join(lines)
 
 
 SEGMENTERS = ("rjieba", "jieba", "space")

@@ -8,6 +8,8 @@ Names: entry = number of a distinct chunk; slot = place in the open-addressing t
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
@@ -15,7 +17,7 @@ SPACE, LINE_END, BREAK = 32, 10, 0
 
 
 @njit(cache=True, nogil=True)
-def _hash(data, begin, end):
+def _hash(data: Any, begin: Any, end: Any) -> Any:
     """FNV-1a with a final mix, so that the low bits depend on every byte."""
     value = np.uint64(14695981039346656037)
     for position in range(begin, end):
@@ -24,7 +26,7 @@ def _hash(data, begin, end):
 
 
 @njit(cache=True, nogil=True)
-def _chunk_end(data, begin, whole):
+def _chunk_end(data: Any, begin: Any, whole: Any) -> Any:
     end = begin + 1
     while end < data.size and data[end] != LINE_END:
         if not whole and (data[end] == SPACE or data[end] == BREAK):
@@ -34,7 +36,7 @@ def _chunk_end(data, begin, whole):
 
 
 @njit(cache=True, nogil=True)
-def _same(data, begin, end, pool, first, last):
+def _same(data: Any, begin: Any, end: Any, pool: Any, first: Any, last: Any) -> Any:
     if last - first != end - begin:
         return False
     for offset in range(end - begin):  # noqa: SIM110 (Numba compiles the loop better)
@@ -44,7 +46,7 @@ def _same(data, begin, end, pool, first, last):
 
 
 @njit(cache=True, nogil=True)
-def look_up(data, whole, slots, hashes, bounds, pool, entries, out):
+def look_up(data: Any, whole: Any, slots: Any, hashes: Any, bounds: Any, pool: Any, entries: Any, out: Any) -> Any:
     """Fills `out` with the entry of each chunk of `data` and -1 at each line end; new chunks are added.
 
     `whole[s]` says that line s is one chunk, spaces and breaks included. `bounds[e]` is where entry e begins in `pool`.
@@ -85,7 +87,7 @@ def look_up(data, whole, slots, hashes, bounds, pool, entries, out):
 
 
 @njit(cache=True, nogil=True)
-def refill(slots, hashes, entries):
+def refill(slots: Any, hashes: Any, entries: Any) -> Any:
     """Puts the first `entries` entries into an empty, larger table."""
     mask = np.uint64(slots.size - 1)
     for entry in range(entries):
@@ -96,7 +98,7 @@ def refill(slots, hashes, entries):
 
 
 @njit(cache=True, nogil=True)
-def count_tokens(chunks, bounds):
+def count_tokens(chunks: Any, bounds: Any) -> Any:
     """The number of tokens that `chunks` stand for; `bounds[e]` is where entry e's tokens begin."""
     total = 0
     for chunk in chunks:
@@ -106,7 +108,7 @@ def count_tokens(chunks, bounds):
 
 
 @njit(cache=True, nogil=True)
-def emit(chunks, bounds, ids, starts, out_ids, out_starts, lengths):
+def emit(chunks: Any, bounds: Any, ids: Any, starts: Any, out_ids: Any, out_starts: Any, lengths: Any) -> Any:
     """Writes the tokens of all chunks one after the other, and the number of tokens of each line."""
     written, line, begin = 0, 0, 0
     for chunk in chunks:

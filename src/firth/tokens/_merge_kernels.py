@@ -24,7 +24,7 @@ RIGHT = (1 << HALF) - 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _BLOCK = 1 << 12  # places that are counted before there is need to look for more room
 _END, _ABSENT = -1, -2  # what links hold besides numbers
-KEY, COUNT, FIRST, LAST, FRESHER = range(5)  # columns of a row; FIRST and LAST are nodes
+KEY, COUNT, CHAIN, FRESHER = range(4)  # columns of a row; a chain is known by its first node
 PLACE, NEXT = range(2)  # columns of a node
 ROWS, NODES, FRESHEST = range(3)  # how many rows and nodes are in use, and where the fresh pairs begin
 
@@ -86,24 +86,20 @@ def _link(words: Any) -> Any:
 
 @njit(cache=True)
 def _add(slots: Any, pairs: Any, nodes: Any, used: Any, place: Any, key: Any, count: Any) -> Any:
-    """Counts a pair that has arisen at `place`, and puts the place at the end of the pair's chain."""
+    """Counts a pair that has arisen at `place`, and puts the place before the others in the pair's chain."""
     slot = _find(slots, pairs, key)
     row = slots[slot]
     if row < 0:
         row = slots[slot] = used[ROWS]
         used[ROWS] += 1
-        pairs[row, KEY], pairs[row, COUNT], pairs[row, FIRST], pairs[row, FRESHER] = key, 0, _END, _ABSENT
+        pairs[row, KEY], pairs[row, COUNT], pairs[row, CHAIN], pairs[row, FRESHER] = key, 0, _END, _ABSENT
     pairs[row, COUNT] += count
     if pairs[row, FRESHER] == _ABSENT:
         pairs[row, FRESHER], used[FRESHEST] = used[FRESHEST], row
     node = used[NODES]
     used[NODES] += 1
-    nodes[node, PLACE], nodes[node, NEXT] = place, _END
-    if pairs[row, FIRST] == _END:
-        pairs[row, FIRST] = node
-    else:
-        nodes[pairs[row, LAST], NEXT] = node
-    pairs[row, LAST] = node
+    nodes[node, PLACE], nodes[node, NEXT] = place, pairs[row, CHAIN]
+    pairs[row, CHAIN] = node
 
 
 @njit(cache=True)
@@ -112,7 +108,7 @@ def _count(symbols: Any, words: Any, after: Any, counts: Any) -> Any:
     used = np.zeros(3, np.int64)
     used[FRESHEST] = _END
     slots = np.full(16, -1, np.int32)
-    pairs = np.empty((0, 5), np.int64)
+    pairs = np.empty((0, 4), np.int64)
     nodes = np.empty((words.size + _BLOCK, 2), np.int32)
     for place in range(words.size):
         if place % _BLOCK == 0:
@@ -130,25 +126,27 @@ def _queue(heap: Any, pairs: Any, used: Any) -> Any:
     while row != _END:
         if pairs[row, COUNT] > 0:
             heappush(heap, (-pairs[row, COUNT], pairs[row, KEY]))
-        row, pairs[row, FRESHER] = pairs[row, FRESHER], _ABSENT
+        fresher = pairs[row, FRESHER]
+        pairs[row, FRESHER] = _ABSENT
+        row = fresher
     used[FRESHEST] = _END
 
 
 @njit(cache=True)
 def _take(pair: Any, nodes: Any, places: Any) -> Any:
-    """Moves the places of a pair's chain to `places`, in ascending order; how many there are."""
-    found = 0
+    """Moves the places of a pair's chain to the end of `places`, in ascending order, and returns them."""
+    begin = places.size
     ascending = True
-    node = pair[FIRST]
+    node = pair[CHAIN]
     while node != _END:
-        places[found] = nodes[node, PLACE]
-        ascending &= found == 0 or places[found - 1] < places[found]
-        found += 1
+        begin -= 1
+        places[begin] = nodes[node, PLACE]
+        ascending &= begin + 1 == places.size or places[begin] < places[begin + 1]
         node = nodes[node, NEXT]
-    pair[FIRST] = _END
+    pair[CHAIN] = _END
     if not ascending:  # the pair arose at different times, because another pair gives the same symbol
-        places[:found].sort()
-    return found
+        places[begin:].sort()
+    return places[begin:]
 
 
 @njit(cache=True)
@@ -202,9 +200,9 @@ def best_pairs(symbols: Any, words: Any, counts: Any, least: Any, answer: Any) -
         yield key
         if answer[0] < 0:
             break
-        found = _take(pair, nodes, places)
-        slots, pairs, nodes = _make_room(slots, pairs, nodes, used, 2 * found)
-        _join(symbols, words, before, after, counts, slots, pairs, nodes, used, places[:found], key, answer[0])
+        chosen = _take(pair, nodes, places)
+        slots, pairs, nodes = _make_room(slots, pairs, nodes, used, 2 * chosen.size)
+        _join(symbols, words, before, after, counts, slots, pairs, nodes, used, chosen, key, answer[0])
         _queue(heap, pairs, used)
 
 

@@ -75,15 +75,25 @@ def keep_edges(offsets: Any, edges: Any, scores: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _score_cuts(first: int, size: int, offsets: Any, edges: Any, lengths: Any, scores: Any, best: Any) -> None:
-    """Fills `best` with the score of the best way to cut each beginning of the word at `first`."""
+def _best_cut(
+    first: int, size: int, whole: bool, offsets: Any, edges: Any, lengths: Any, scores: Any, best: Any, back: Any
+) -> None:
+    """Fills `best` and `back` (the last piece) for each beginning of `size` characters at the place `first`.
+
+    Pieces that reach past the end are passed over, and unless `whole` also the one that is all of it.
+    """
     best[0] = 0.0
     best[1 : size + 1] = -np.inf
     for node in range(size):
         for edge in range(offsets[first + node], offsets[first + node + 1]):
             piece = edges[edge]
             after = node + lengths[piece]
-            best[after] = max(best[after], best[node] + scores[piece])
+            if after > size or (lengths[piece] == size and not whole):
+                break  # pieces at a place lie in the order of their lengths
+            score = best[node] + scores[piece]
+            if score > best[after]:
+                best[after] = score
+                back[after] = piece
 
 
 @njit(cache=True, nogil=True)
@@ -104,11 +114,12 @@ def expect(bounds: Any, counts: Any, offsets: Any, edges: Any, lengths: Any, sco
     expected = np.zeros(scores.size)
     longest = np.max(bounds[1:] - bounds[:-1])
     best, ways, passed = np.empty(longest + 1), np.empty(longest + 1), np.empty(longest + 1)
+    back = np.empty(longest + 1, np.int32)
     flow = np.empty(_most_edges(bounds, offsets))
     for word in range(counts.size):
         first, size = bounds[word], bounds[word + 1] - bounds[word]
         base = offsets[first]
-        _score_cuts(first, size, offsets, edges, lengths, scores, best)
+        _best_cut(first, size, True, offsets, edges, lengths, scores, best, back)
         ways[0] = 1.0
         ways[1 : size + 1] = 0.0
         for node in range(size):
@@ -128,28 +139,6 @@ def expect(bounds: Any, counts: Any, offsets: Any, edges: Any, lengths: Any, sco
                 expected[piece] += counts[word] * share
                 passed[node] += share
     return expected
-
-
-@njit(cache=True, nogil=True)
-def _best_cut(
-    first: int, size: int, whole: bool, offsets: Any, edges: Any, lengths: Any, scores: Any, best: Any, back: Any
-) -> None:
-    """Fills `best` and `back` (the last piece) for each beginning of `size` characters at the place `first`.
-
-    Pieces that reach past the end are passed over, and unless `whole` also the one that is all of it.
-    """
-    best[0] = 0.0
-    best[1 : size + 1] = -np.inf
-    for node in range(size):
-        for edge in range(offsets[first + node], offsets[first + node + 1]):
-            piece = edges[edge]
-            after = node + lengths[piece]
-            if after > size or (lengths[piece] == size and not whole):
-                break  # pieces at a place lie in the order of their lengths
-            score = best[node] + scores[piece]
-            if score > best[after]:
-                best[after] = score
-                back[after] = piece
 
 
 @njit(cache=True, nogil=True)

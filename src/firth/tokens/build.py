@@ -19,7 +19,7 @@ from firth.text.corpus import Corpus
 from firth.tokens.jobs import Reply, Setup, id_type
 from firth.tokens.store import FILES, FORMAT, StoreFacts, TokenStore
 from firth.tokens.tokenizer import Tokenizer
-from firth.tokens.workers import run_job
+from firth.tokens.workers import run_job, told
 
 
 def open_store(corpus: Corpus, tokenizer: Tokenizer, threads: int | None = None) -> TokenStore:
@@ -48,10 +48,12 @@ def build_store(corpus: Corpus, tokenizer: Tokenizer, parent: Path, threads: int
     draft = parent / f"draft-{os.getpid()}-{os.urandom(4).hex()}"
     try:
         with new_folder(draft) as folder:
-            facts = _write(folder, run_job(setup, corpus.blocks(), threads), tokenizer)
+            with progress("encoding", corpus.size()) as advance:
+                replies = run_job(setup, told(corpus.blocks(), advance), threads)
+                facts = _write(folder, replies, tokenizer)
             if facts.sentences == 0:
                 raise CorpusError("no sentence of the corpus holds a token: check the text with firth check.")
-            (folder / "store.json").write_bytes(facts.to_bytes())
+            (folder / "store.json").write_text(facts.to_json())
         return _settle(draft, parent / facts.digest)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -86,14 +88,13 @@ def _write(folder: Path, replies: Iterable[Reply], tokenizer: Tokenizer) -> Stor
     """Writes the four files from the replies to all blocks, in order."""
     corpus = hashlib.sha256()
     totals = {"bytes": 0, "unknown": 0, "words": 0}
-    with ExitStack() as files, progress("encoding", unit="B") as advance:
+    with ExitStack() as files:
         writers = [_Writer(files.enter_context(open(folder / name, "wb"))) for name in FILES]
         for reply in replies:
             corpus.update(reply.facts["digest"].encode())
             for name in totals:
                 totals[name] += reply.facts[name]
             _write_block(writers, reply.arrays)
-            advance(reply.facts["bytes"])
         ids, _, sentences, documents = writers
         for writer in (sentences, documents):
             writer.write(np.array([writer.total], dtype=np.uint64))  # the end of the last one

@@ -37,14 +37,14 @@ class ChunkTable:
         return self._entries
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """Bytes that the distinct chunks take together."""
         return int(self._bounds[self._entries])
 
     def look_up(self, data: bytes, whole: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.int32]:
         """The entry of each chunk of `data`, and -1 at each line end; every line must end with one."""
         array = np.frombuffer(data, dtype=np.uint8)
-        separators = np.count_nonzero(array <= _kernels.SPACE)  # at most one chunk more than these, and line ends
+        separators = int(np.count_nonzero(array <= _kernels.SPACE))  # at most one chunk more than these, and line ends
         lines = data.count(b"\n")
         self._make_room(separators + 1, array.size)
         out = np.empty(separators + lines + 1, dtype=np.int32)
@@ -69,5 +69,5 @@ class ChunkTable:
             self._bounds = np.resize(self._bounds, capacity + 1)
             self._slots = np.zeros(2 * capacity, dtype=np.int32)
             _kernels.refill(self._slots, self._hashes, self._entries)
-        if self.bytes + size > self._pool.size:
-            self._pool = np.resize(self._pool, 2 * (self.bytes + size))
+        if self.size + size > self._pool.size:
+            self._pool = np.resize(self._pool, 2 * (self.size + size))

@@ -10,7 +10,7 @@ from firth.progress import progress
 from firth.text.corpus import Corpus
 from firth.tokens.jobs import Setup
 from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.workers import run_job
+from firth.tokens.workers import run_job, told
 
 
 def count_chunks(
@@ -19,9 +19,8 @@ def count_chunks(
     """Chunk -> count, over all sentences of the corpus, segmented where the writing has no spaces."""
     setup = Setup("count", recipe, corpus.layout, dictionary=str(dictionary) if dictionary else None)
     counts: dict[str, int] = {}
-    with progress("counting words", unit="blocks") as advance:
-        for reply in run_job(setup, corpus.blocks(), threads):
-            advance(1)
+    with progress("counting words", corpus.size()) as advance:
+        for reply in run_job(setup, told(corpus.blocks(), advance), threads):
             if reply.arrays and reply.arrays[0]:
                 _add(counts, reply.arrays[0].decode().split("\n"), np.frombuffer(reply.arrays[1], dtype=np.int64))
     return counts

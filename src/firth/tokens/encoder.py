@@ -45,7 +45,7 @@ class Encoder:
 
     def encode(self, sentences: Sequence[str]) -> Encoded:
         """The tokens of sentences, none of which may hold a line end or NUL."""
-        if self._table.bytes > _MOST_BYTES:
+        if self._table.size > _MOST_BYTES:
             self._clear()
         recipe = self.tokenizer.recipe
         text = "\n".join(sentences) + "\n"

@@ -75,7 +75,7 @@ class CountJob:
         counts = np.bincount(chunks[chunks >= 0], minlength=len(self.table))
         counts[: self.counts.size] += self.counts
         self.counts = counts
-        return self._hand_over() if self.table.bytes > _MOST_CHUNKS else Reply({}, [])
+        return self._hand_over() if self.table.size > _MOST_CHUNKS else Reply({}, [])
 
     def finish(self) -> Reply | None:
         return self._hand_over()

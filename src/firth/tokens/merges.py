@@ -38,7 +38,9 @@ def learn_merges(
     text = _Text(words)
     plain = text.count_characters()
     plain |= dict.fromkeys(alphabet, sum(plain.values()) + 1)  # more frequent than any
-    inner = {prefix + character: count for character, count in text.count_characters(text.inner).items() if prefix}
+    inner = (
+        {prefix + character: count for character, count in text.count_characters(text.inner).items()} if prefix else {}
+    )
     tokens = [*sorted(plain), *sorted(inner)]
     if len(tokens) >= size:
         counts = plain | inner

@@ -53,8 +53,9 @@ class StoreFacts:
         """SHA-256 of everything else here: the name of the store."""
         return digest_bytes(json.dumps(asdict(self), sort_keys=True).encode())
 
-    def to_bytes(self) -> bytes:
-        return (json.dumps(asdict(self) | {"digest": self.digest}, indent=2, sort_keys=True) + "\n").encode()
+    def to_json(self) -> str:
+        """The text of `store.json`."""
+        return json.dumps(asdict(self) | {"digest": self.digest}, indent=2, sort_keys=True) + "\n"
 
     def size(self, name: str) -> int:
         """The bytes that a file must have."""
@@ -91,7 +92,7 @@ class TokenStore:
 
     def rows(self, begins: npt.NDArray[np.int64], length: int) -> npt.NDArray[Any]:
         """`length` ids from each of the places in `begins`: a batch."""
-        return self.ids[begins[:, None] + np.arange(length)]
+        return np.asarray(self.ids[begins[:, None] + np.arange(length)])
 
     def verify(self) -> None:
         """Raises `StoreError` if any byte of any file has changed."""
@@ -126,6 +127,6 @@ def _read_facts(folder: Path) -> StoreFacts:
         raise StoreError(f"{path} is damaged ({error}): remove {folder} and run again.") from None
     if facts.format != FORMAT:
         raise StoreError(f"{path} has format {facts.format}, this Firth reads {FORMAT}: remove {folder}.")
-    if facts.to_bytes() != data:
+    if facts.to_json().encode() != data:
         raise StoreError(f"{path} has changed since it was written: remove {folder} and run again.")
     return facts

@@ -74,7 +74,7 @@ class Tokenizer:
     @cached_property
     def vocabulary(self) -> list[str]:
         """All tokens in the order of their ids."""
-        return [self.backend.id_to_token(place) for place in range(len(self))]
+        return [str(self.backend.id_to_token(place)) for place in range(len(self))]
 
     def id(self, token: str) -> int:
         """The id of a token, or that of the unknown token."""

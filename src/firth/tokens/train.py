@@ -38,7 +38,7 @@ def train_tokenizer(recipe: TokenizerRecipe, corpus: Corpus, threads: int | None
     return Tokenizer(data.encode(), recipe, dictionary)
 
 
-_GLUED = re.compile(r"\w[,;:!?](?:\s|$)")
+_GLUED = re.compile(r"\w(?:[,;:!?，、；：！？。](?!\d)|\.$)")
 
 
 def words_stand_apart(sentences: Iterable[str]) -> bool:
@@ -47,6 +47,8 @@ def words_stand_apart(sentences: Iterable[str]) -> bool:
     >>> words_stand_apart(["no , it was n't black monday", "but while the new york stock exchange did n't fall"])
     True
     >>> words_stand_apart(["No, it wasn't Black Monday.", "But the exchange, alas, fell."])
+    False
+    >>> words_stand_apart(["the barns burn.", "两座木屋着火。"])
     False
     """
     glued = words = 0
