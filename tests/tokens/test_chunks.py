@@ -5,20 +5,23 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from firth.tokens import _kernels
 from firth.tokens.chunks import ChunkTable
+from firth.tokens.encoder import kinds_of_bytes
+from tests.samples import small_recipe
 
 LINES = st.lists(st.text(alphabet="ab \0é中", max_size=12), max_size=8)
 
 
 def plain_look_up(known: dict[str, int], lines: list[str], whole: list[bool]) -> list[int]:
-    """The twin of the kernel: chunks by regular expression, numbers by dictionary."""
+    """The twin of the kernel where nothing is cut off: chunks by regular expression, numbers by dictionary."""
     out = []
     for line, one in zip(lines, whole, strict=True):
-        chunks = [line] if one and line else re.findall(r"[^\0][^ \0]*", line)
+        chunks = [line] if one and line else re.findall(r" *[^ \0]+| +", line)
         out += [known.setdefault(chunk, len(known)) for chunk in chunks]
         out.append(-1)
     return out
@@ -61,3 +64,18 @@ def test_clear_forgets() -> None:
     table.clear()
     assert len(table) == 0
     assert table.look_up(b"b\n").tolist() == [0, -1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "chunks"),
+    [
+        ("wordpiece", "(Don't stop!), e-mail 3.14.", ["(", "Don't", "stop", "!", ")", ",", "e-mail", "3.14", "."]),
+        ("wordpiece", "a_b x=1 “hi”, é.", ["a_b", "x", "=", "1", "“hi”,", "é."]),
+        ("byte-bpe", "(Don't stop!), it's.", ["(", "Don't", " stop", "!),", " it's", "."]),
+        ("bpe", "(stop!)", ["(stop!)"]),
+    ],
+)
+def test_punctuation_is_cut_off_where_tokens_allow(kind: str, line: str, chunks: list[str]) -> None:
+    table = ChunkTable(kinds_of_bytes(small_recipe(kind)))
+    table.look_up((line + "\n").encode())
+    assert table.texts() == chunks

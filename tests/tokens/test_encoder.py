@@ -6,11 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from firth.text.segment import HAN
 from firth.tokens import encoder as encoder_module
 from firth.tokens.encoder import Encoder
 from firth.tokens.tokenizer import Tokenizer
 
-LETTERS = "abC é3.,!?'-_ 中国我们喜欢\t\u00a0\u3000T恤。，“カ▁Ġ<unk>[MASK]\u0301한ह"
+LETTERS = "abC é3.,!?'\"()-_ =中国我们喜欢\t\u00a0\u3000T恤。，“カ▁Ġ<unk>[MASK]\u0301한ह"
 SENTENCES = st.lists(st.text(alphabet=LETTERS, max_size=30).map(str.strip).filter(bool), max_size=5)
 
 
@@ -19,6 +20,8 @@ def assert_same(tokenizer: Tokenizer, encoder: Encoder, sentences: list[str]) ->
     tokens = tokenizer.encode_batch(sentences)
     assert encoded.lengths.tolist() == [len(one.ids) for one in tokens]
     assert encoded.ids.tolist() == [number for one in tokens for number in one.ids]
+    if not tokenizer.recipe.separable or not any(map(HAN.search, sentences)):  # the segmenter looks at the context
+        assert encoded.starts.tolist() == [start for one in tokens for start in one.starts]
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

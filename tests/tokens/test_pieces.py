@@ -171,12 +171,16 @@ def test_frequent_words_become_pieces() -> None:
     assert {"▁and", "▁on", "▁at"} <= set(texts)
 
 
-def test_the_order_of_the_words_does_not_matter() -> None:
-    first = learn_pieces(TOWN, 40)
-    items = list(TOWN.items())
+EQUALS = {first + second: 2 for first in "abcd" for second in "efgh"}  # nothing tells these pieces apart but their text
+
+
+@pytest.mark.parametrize(("words", "size"), [(TOWN, 40), (EQUALS, 12)])
+def test_the_order_of_the_words_does_not_matter(words: Mapping[str, int], size: int) -> None:
+    first = learn_pieces(words, size, seed_pieces=size)
+    items = list(words.items())
     for seed in range(5):
         random.Random(seed).shuffle(items)
-        assert learn_pieces(dict(items), 40) == first
+        assert learn_pieces(dict(items), size, seed_pieces=size) == first
 
 
 def test_hash_seeds_and_threads_do_not_matter() -> None:

@@ -28,8 +28,9 @@ HAN = re.compile(f"[{HAN_RANGES}]")
 WORD_PATTERN = r"\d+(?:[.,]\d+)+|[\w{marks}]+(?:['’.\-][\w{marks}]+)*|[^\w\s{marks}]"
 """A number with its points, a word with inner apostrophes and hyphens, or one other character."""
 
-# A break is kept only beside a Chinese character: dictionaries cut `café` and `カタカナ` where no word ends.
-_SPURIOUS = re.compile(f"(?<![{HAN_RANGES}]){WORD_BREAK}(?![{HAN_RANGES}])")
+# A break is kept only beside a Chinese character: dictionaries cut `café` and `カタカナ` where no word ends. Beside a
+# space there is no need of it.
+_SPURIOUS = re.compile(rf"(?<![{HAN_RANGES}]){WORD_BREAK}(?![{HAN_RANGES}])|{WORD_BREAK}(?=\s)|(?<=\s){WORD_BREAK}")
 
 
 class Segmenter(Protocol):
@@ -71,7 +72,7 @@ class JiebaSegmenter:
         words = self._cut("\n".join(lines[place] for place in chinese))
         marked = _SPURIOUS.sub("", WORD_BREAK.join(words)).split("\n")
         for place, line in zip(chinese, marked, strict=True):
-            lines[place] = line.strip(WORD_BREAK)
+            lines[place] = line
         return "\n".join(lines)
 
 

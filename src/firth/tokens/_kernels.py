@@ -1,7 +1,8 @@
 """Numba kernels that cut text into chunks and look each one up in a table of chunks met before.
 
-A chunk is a run of bytes up to the next space, line end or word break; the space before it belongs to it. Chunks are
-compared byte by byte after their hashes agree, so a collision costs time and never a wrong id.
+A chunk is a run of bytes up to the next space, line end or word break; the spaces before it belong to it. Where the
+tokenizer allows it, punctuation is cut off too. Chunks are compared byte by byte after their hashes agree, so a
+collision costs time and never a wrong id.
 
 Names: entry = number of a distinct chunk; slot = place in the open-addressing table that holds entry + 1, or 0.
 """
@@ -14,6 +15,9 @@ import numpy as np
 from numba import njit
 
 SPACE, LINE_END, BREAK = 32, 10, 0
+OTHER, WORD, MARK, JOINER, LONE_MARK, LONE_JOINER = range(6)
+"""Kinds of bytes: never cut at; letters and digits; punctuation; punctuation that may stand inside a word; and the last
+two again where punctuation is cut off from other punctuation as well."""
 
 
 @njit(cache=True, nogil=True)
@@ -26,10 +30,25 @@ def _hash(data: Any, begin: Any, end: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _chunk_end(data: Any, begin: Any, whole: Any) -> Any:
+def _may_cut(data: Any, place: Any, kinds: Any) -> Any:
+    """Whether a word ends before `place` and tokens do not reach across: only between two plain ASCII bytes."""
+    left, right = kinds[data[place - 1]], kinds[data[place]]
+    if left == OTHER or right == OTHER or (left == WORD and right == WORD):
+        return False
+    if left == WORD and right in (JOINER, LONE_JOINER):  # a word ends here unless it goes on behind
+        return place + 1 == data.size or data[place + 1] <= SPACE or kinds[data[place + 1]] >= MARK
+    if right == WORD and left in (JOINER, LONE_JOINER):
+        return place < 2 or data[place - 2] <= SPACE or kinds[data[place - 2]] >= MARK
+    return left == WORD or right == WORD or (left >= LONE_MARK and right >= LONE_MARK)
+
+
+@njit(cache=True, nogil=True)
+def _chunk_end(data: Any, begin: Any, whole: Any, kinds: Any) -> Any:
     end = begin + 1
+    while end < data.size and data[end] == SPACE and data[end - 1] == SPACE:
+        end += 1
     while end < data.size and data[end] != LINE_END:
-        if not whole and (data[end] == SPACE or data[end] == BREAK):
+        if not whole and (data[end] == SPACE or data[end] == BREAK or _may_cut(data, end, kinds)):
             break
         end += 1
     return end
@@ -46,11 +65,14 @@ def _same(data: Any, begin: Any, end: Any, pool: Any, first: Any, last: Any) -> 
 
 
 @njit(cache=True, nogil=True)
-def look_up(data: Any, whole: Any, slots: Any, hashes: Any, bounds: Any, pool: Any, entries: Any, out: Any) -> Any:
+def look_up(
+    data: Any, whole: Any, kinds: Any, slots: Any, hashes: Any, bounds: Any, pool: Any, entries: Any, out: Any
+) -> Any:
     """Fills `out` with the entry of each chunk of `data` and -1 at each line end; new chunks are added.
 
-    `whole[s]` says that line s is one chunk, spaces and breaks included. `bounds[e]` is where entry e begins in `pool`.
-    Returns the number of values written and the new number of entries; the caller has made room for both.
+    `whole[s]` says that line s is one chunk, spaces and breaks included. `kinds` gives the kind of each byte; spaces
+    are dropped if theirs is WORD. `bounds[e]` is where entry e begins in `pool`. Returns the number of values written
+    and the new number of entries; the caller has made room for both.
     """
     mask = np.uint64(slots.size - 1)
     written, line, begin = 0, 0, 0
@@ -61,10 +83,10 @@ def look_up(data: Any, whole: Any, slots: Any, hashes: Any, bounds: Any, pool: A
             line += 1
             begin += 1
             continue
-        if data[begin] == BREAK and not whole[line]:
+        if not whole[line] and (data[begin] == BREAK or (data[begin] == SPACE and kinds[SPACE] == WORD)):
             begin += 1
             continue
-        end = _chunk_end(data, begin, whole[line])
+        end = _chunk_end(data, begin, whole[line], kinds)
         value = _hash(data, begin, end)
         slot = value & mask
         while True:

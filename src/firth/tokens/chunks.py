@@ -22,7 +22,9 @@ class ChunkTable:
     [' or', 'not', ' to']
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: npt.NDArray[np.uint8] | None = None) -> None:
+        """`kinds` gives the kind of each byte, where punctuation is to be cut off; see the kernel."""
+        self._kinds = np.zeros(256, dtype=np.uint8) if kinds is None else kinds
         self.clear()
 
     def clear(self) -> None:
@@ -44,13 +46,15 @@ class ChunkTable:
     def look_up(self, data: bytes, whole: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.int32]:
         """The entry of each chunk of `data`, and -1 at each line end; every line must end with one."""
         array = np.frombuffer(data, dtype=np.uint8)
-        separators = int(np.count_nonzero(array <= _kernels.SPACE))  # at most one chunk more than these, and line ends
         lines = data.count(b"\n")
-        self._make_room(separators + 1, array.size)
-        out = np.empty(separators + lines + 1, dtype=np.int32)
+        # A chunk begins at the start, after a separator, or on either side of a mark; each line end is written too.
+        most = int(np.count_nonzero(array <= _kernels.SPACE)) + 1
+        most += 2 * int(np.count_nonzero(self._kinds[array] >= _kernels.MARK)) if self._kinds.any() else 0
+        self._make_room(most, array.size)
+        out = np.empty(most + lines, dtype=np.int32)
         flags = np.zeros(lines + 1, dtype=np.bool_) if whole is None else whole
         written, self._entries = _kernels.look_up(
-            array, flags, self._slots, self._hashes, self._bounds, self._pool, self._entries, out
+            array, flags, self._kinds, self._slots, self._hashes, self._bounds, self._pool, self._entries, out
         )
         return out[:written]
 

@@ -8,6 +8,7 @@ Chinese character) apart; the sentences for which that fails are encoded whole.
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,12 +19,11 @@ import tokenizers
 from firth.text.segment import HAN
 from firth.tokens import _kernels
 from firth.tokens.chunks import ChunkTable
+from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import Tokenizer, token_starts, word_starts
 
+_JOINERS = "'.,-"  # stand inside words: don't, e-mail, 3.14, 1,000
 _MOST_BYTES = 1 << 26  # of distinct chunks held; then the table starts anew, which costs time and changes nothing
-
-# Byte-level BPE groups runs of white space, so only single ones between other characters can be cut at.
-_WHITE_RUN = re.compile(r"[^\S\n]{2}")
 
 
 class Encoded(NamedTuple):
@@ -41,19 +41,23 @@ class Encoder:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
+        self._uncut = uncut_lines(tokenizer.recipe)
         self._clear()
 
     def encode(self, sentences: Sequence[str]) -> Encoded:
         """The tokens of sentences, none of which may hold a line end or NUL."""
         if self._table.size > _MOST_BYTES:
             self._clear()
-        recipe = self.tokenizer.recipe
         text = "\n".join(sentences) + "\n"
-        whole = _whole_lines(text) if recipe.model == "byte-bpe" else None
-        if recipe.separable:
-            text = self.tokenizer.segmenter.mark(text)
-        chunks = self._table.look_up(text.encode(), whole)
-        self._encode_new()
+        whole = self._whole_lines(text)
+        marked = self.tokenizer.segmenter.mark(text) if self.tokenizer.recipe.separable else text
+        if whole.any():
+            lines = marked.split("\n")
+            for line in np.flatnonzero(whole).tolist():
+                lines[line] = sentences[line]
+            marked = "\n".join(lines)
+        chunks = self._table.look_up(marked.encode(), whole)
+        self._encode_new({sentences[line] for line in np.flatnonzero(whole).tolist()})
         total = _kernels.count_tokens(chunks, self._bounds)
         encoded = Encoded(
             np.empty(total, dtype=np.uint32),
@@ -63,44 +67,86 @@ class Encoder:
         _kernels.emit(chunks, self._bounds, self._ids, self._starts, *encoded)
         return encoded
 
+    def _whole_lines(self, text: str) -> npt.NDArray[np.bool_]:
+        """Which lines are not to be cut."""
+        whole = np.zeros(text.count("\n") + 1, dtype=np.bool_)
+        line, seen = 0, 0
+        for match in self._uncut.finditer(text) if self._uncut else ():
+            line += text.count("\n", seen, match.start())
+            seen = match.start()
+            whole[line] = True
+        return whole
+
     def _clear(self) -> None:
-        self._table = ChunkTable()
+        self._table = ChunkTable(kinds_of_bytes(self.tokenizer.recipe))
         self._bounds = np.zeros(1, dtype=np.int64)
         self._ids = np.zeros(0, dtype=np.uint32)
         self._starts = np.zeros(0, dtype=np.bool_)
 
-    def _encode_new(self) -> None:
-        """Encodes the chunks that the table has met since the last time."""
+    def _encode_new(self, whole: set[str]) -> None:
+        """Encodes the chunks that the table has met since the last time; those in `whole` are sentences."""
         texts = self._table.texts(self._bounds.size - 1)
         if not texts:
             return
-        separable = self.tokenizer.recipe.separable
         ids: list[int] = []
         starts: list[bool] = []
         lengths: list[int] = []
-        for text, found in zip(texts, self._encodings(texts), strict=True):
-            ids += found.ids
-            lengths.append(len(found.ids))
-            if len(found.ids) == 1 or (text.strip().isalnum() and (separable or not HAN.search(text))):
-                starts += [True, *[False] * (len(found.ids) - 1)][: len(found.ids)]
+        for text, found in zip(
+            texts, self.tokenizer.backend.encode_batch(texts, add_special_tokens=False), strict=True
+        ):
+            if text in whole:
+                tokens = self.tokenizer.encode(text)
+                found_ids, found_starts = tokens.ids, tokens.starts
             else:
-                # A separable chunk with Chinese characters is one word of the segmenter already.
-                marked = text if separable else self.tokenizer.segmenter.mark(text)
-                starts += token_starts(found.offsets, word_starts(marked))
+                found_ids = found.ids
+                found_starts = self._starts_in(text, found)
+            ids += found_ids
+            starts += found_starts
+            lengths.append(len(found_ids))
         self._ids = np.concatenate([self._ids, np.array(ids, dtype=np.uint32)])
         self._starts = np.concatenate([self._starts, np.array(starts, dtype=np.bool_)])
         self._bounds = np.concatenate([self._bounds, self._bounds[-1] + np.cumsum(lengths, dtype=np.int64)])
 
-    def _encodings(self, texts: list[str]) -> list[tokenizers.Encoding]:
-        return self.tokenizer.backend.encode_batch(texts, add_special_tokens=False)
+    def _starts_in(self, chunk: str, found: tokenizers.Encoding) -> list[bool]:
+        """Whether each token of a chunk begins a word; the first one always does."""
+        length = len(found)
+        separable = self.tokenizer.recipe.separable
+        if length <= 1 or (chunk.strip().isalnum() and (separable or not HAN.search(chunk))):
+            return [True, *[False] * (length - 1)][:length]
+        # A separable chunk with Chinese characters is one word of the segmenter already.
+        marked = chunk if separable else self.tokenizer.segmenter.mark(chunk)
+        return token_starts(found.offsets, word_starts(marked))
 
 
-def _whole_lines(text: str) -> npt.NDArray[np.bool_]:
-    """Which lines must not be cut at spaces, because white space stands side by side in them."""
-    whole = np.zeros(text.count("\n") + 1, dtype=np.bool_)
-    line, seen = 0, 0
-    for match in _WHITE_RUN.finditer(text):
-        line += text.count("\n", seen, match.start())
-        seen = match.start()
-        whole[line] = True
-    return whole
+def kinds_of_bytes(recipe: TokenizerRecipe) -> npt.NDArray[np.uint8]:
+    """Which ASCII bytes a chunk may end beside, without changing tokens or word bounds.
+
+    Not where white space alone separates words, nor where every chunk would get a space mark of its own.
+    """
+    kinds = np.full(256, _kernels.OTHER, dtype=np.uint8)
+    if recipe.model in ("words", "wordpiece"):
+        kinds[_kernels.SPACE] = _kernels.WORD  # no token holds a space, so it need not be kept
+    if recipe.model in ("bpe", "pieces") or (recipe.model == "words" and recipe.split == "space"):
+        return kinds
+    kinds[[ord(character) for character in string.ascii_letters + string.digits]] = _kernels.WORD
+    alone = recipe.model != "byte-bpe"  # it keeps runs of punctuation together
+    marks = [ord(character) for character in string.punctuation]
+    joiners = [ord(character) for character in _JOINERS]
+    kinds[marks] = _kernels.LONE_MARK if alone else _kernels.MARK
+    kinds[joiners] = _kernels.LONE_JOINER if alone else _kernels.JOINER
+    kinds[ord("_")] = _kernels.OTHER  # a letter to some, punctuation to others
+    if recipe.model == "byte-bpe":
+        kinds[ord("'")] = _kernels.OTHER  # it has rules of its own: 's, 't, 're
+    return kinds
+
+
+def uncut_lines(recipe: TokenizerRecipe) -> re.Pattern[str] | None:
+    """What a line must not hold if it is to be cut into chunks.
+
+    That is a special token written out, where the punctuation in it would be cut off; and for byte-level BPE, which
+    groups runs of white space, any but single ones.
+    """
+    if kinds_of_bytes(recipe)[ord(".")] == _kernels.OTHER:
+        return None
+    special = "|".join(map(re.escape, recipe.specials))
+    return re.compile(special + (r"|[^\S\n]{2}" if recipe.model == "byte-bpe" else ""))

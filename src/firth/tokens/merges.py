@@ -38,18 +38,16 @@ def learn_merges(
     text = _Text(words)
     plain = text.count_characters()
     plain |= dict.fromkeys(alphabet, sum(plain.values()) + 1)  # more frequent than any
-    inner = (
-        {prefix + character: count for character, count in text.count_characters(text.inner).items()} if prefix else {}
-    )
-    tokens = [*sorted(plain), *sorted(inner)]
+    inner = text.count_characters(text.inner) if prefix else {}
+    counts = plain | {prefix + character: count for character, count in inner.items()}
+    tokens = [*sorted(plain), *(prefix + character for character in sorted(inner))]
     if len(tokens) >= size:
-        counts = plain | inner
         kept = set(sorted(tokens, key=lambda token: -counts[token])[:size])
         return [token for token in tokens if token in kept], []
     ids = {token: place for place, token in enumerate(tokens)}
     text.spell({character: ids[character] for character in plain})
     if prefix:
-        text.spell({token.removeprefix(prefix): ids[token] for token in inner}, text.inner)
+        text.spell({character: ids[prefix + character] for character in inner}, text.inner)
     return tokens, _learn(text, tokens, size, least, prefix=prefix)
 
 
@@ -91,7 +89,7 @@ def _learn(
     ids = {token: place for place, token in enumerate(tokens)}
     learnt = dict.fromkeys(merges)
     answer = np.zeros(1, dtype=np.int64)
-    for key in text.best_pairs(max(least, 1), answer):
+    for key in text.best_pairs(least, answer):
         left, right = tokens[key >> _merge_kernels.HALF], tokens[key & _merge_kernels.RIGHT]
         learnt[left, right] = None
         joined = left + right.removeprefix(prefix)

@@ -103,8 +103,7 @@ class Tokenizer:
         """The text as `tokenizer.json` expects it: for `words`, with spaces between the words of Chinese."""
         if self.recipe.model != "words":
             return text
-        marked = self.segmenter.mark(text)
-        return marked if marked is text else _BESIDE_SPACE.sub("", marked).replace(WORD_BREAK, " ")
+        return self.segmenter.mark(text).replace(WORD_BREAK, " ")
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text that the ids stand for; special tokens are left out.
@@ -114,9 +113,6 @@ class Tokenizer:
         """
         text = str(self.backend.decode(list(ids), skip_special_tokens=True))
         return join_words(text) if self.recipe.model in ("words", "wordpiece") else text
-
-
-_BESIDE_SPACE = re.compile(rf"{WORD_BREAK}(?=\s)|(?<=\s){WORD_BREAK}")
 
 
 def word_starts(marked: str) -> list[int]:
