@@ -287,7 +287,7 @@ def test_a_tensor_that_cannot_be_saved_stays_the_error_of_its_writer(tmp_path: P
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
 def test_a_place_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     monkeypatch.setattr(tempfile, "mkdtemp", fail(OSError(code, os.strerror(code))))
-    with pytest.raises(OutputError, match=f"cannot write {tmp_path / 'uni'}: permission denied"):
+    with pytest.raises(OutputError, match=f"cannot write {tmp_path / 'uni'}: {os.strerror(code).lower()}"):
         make(tmp_path / "uni")
     monkeypatch.undo()
     (tmp_path / "file").write_bytes(b"x")

@@ -30,7 +30,9 @@ WORD_PATTERN = r"\d+(?:[.,]\d+)+|[\w{marks}]+(?:['’.\-][\w{marks}]+)*|[^\w\s{m
 
 # A break is kept only beside a Chinese character: dictionaries cut `café` and `カタカナ` where no word ends. Beside a
 # space there is no need of it.
-_SPURIOUS = re.compile(rf"(?<![{HAN_RANGES}]){WORD_BREAK}(?![{HAN_RANGES}])|{WORD_BREAK}(?=\s)|(?<=\s){WORD_BREAK}")
+_SPURIOUS = re.compile(  # the break comes first, so that only breaks are looked at
+    rf"{WORD_BREAK}(?:(?<![{HAN_RANGES}]{WORD_BREAK})(?![{HAN_RANGES}])|(?=\s)|(?<=\s{WORD_BREAK}))"
+)
 
 
 class Segmenter(Protocol):

@@ -20,9 +20,11 @@ from firth.text.segment import HAN
 from firth.tokens import _kernels
 from firth.tokens.chunks import ChunkTable
 from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.tokenizer import Tokenizer, token_starts, word_starts
+from firth.tokens.tokenizer import UNK, Tokenizer, token_starts, word_starts
 
 _JOINERS = "'.,-"  # stand inside words: don't, e-mail, 3.14, 1,000
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9]+|[\u3400-\u4dbf\u4e00-\u9fff]+")  # that no normalisation changes
+_CHINESE_WORD = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]+")
 _MOST_BYTES = 1 << 26  # of distinct chunks held; then the table starts anew, which costs time and changes nothing
 
 
@@ -42,6 +44,7 @@ class Encoder:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self._uncut = uncut_lines(tokenizer.recipe)
+        self._vocabulary: dict[str, int] = tokenizer.backend.get_vocab()
         self._clear()
 
     def encode(self, sentences: Sequence[str]) -> Encoded:
@@ -88,34 +91,44 @@ class Encoder:
         texts = self._table.texts(self._bounds.size - 1)
         if not texts:
             return
+        known = [self._look_up_tokens(text) for text in texts]
+        left = [text for text, ids in zip(texts, known, strict=True) if ids is None]
+        encodings = iter(self.tokenizer.backend.encode_batch(left, add_special_tokens=False))
         ids: list[int] = []
         starts: list[bool] = []
         lengths: list[int] = []
-        for text, found in zip(
-            texts, self.tokenizer.backend.encode_batch(texts, add_special_tokens=False), strict=True
-        ):
-            if text in whole:
-                tokens = self.tokenizer.encode(text)
-                found_ids, found_starts = tokens.ids, tokens.starts
+        for text, found in zip(texts, known, strict=True):
+            if found is not None:
+                new, flags = found, [True, *[False] * (len(found) - 1)]
             else:
-                found_ids = found.ids
-                found_starts = self._starts_in(text, found)
-            ids += found_ids
-            starts += found_starts
-            lengths.append(len(found_ids))
+                new, flags = self._with_starts(text, next(encodings), text in whole)
+            ids += new
+            starts += flags
+            lengths.append(len(new))
         self._ids = np.concatenate([self._ids, np.array(ids, dtype=np.uint32)])
         self._starts = np.concatenate([self._starts, np.array(starts, dtype=np.bool_)])
         self._bounds = np.concatenate([self._bounds, self._bounds[-1] + np.cumsum(lengths, dtype=np.int64)])
 
-    def _starts_in(self, chunk: str, found: tokenizers.Encoding) -> list[bool]:
-        """Whether each token of a chunk begins a word; the first one always does."""
-        length = len(found)
+    def _look_up_tokens(self, chunk: str) -> list[int] | None:
+        """The ids of a chunk that is plainly one token, or one Chinese word; None for any other."""
+        model = self.tokenizer.recipe.model
+        if model == "words":
+            if _PLAIN_WORD.fullmatch(chunk):
+                return [self._vocabulary.get(chunk.lower() if self.tokenizer.recipe.lowercase else chunk, UNK)]
+        elif model in ("wordpiece", "chars") and _CHINESE_WORD.fullmatch(chunk):
+            return [self._vocabulary.get(character, UNK) for character in chunk]
+        return None
+
+    def _with_starts(self, chunk: str, found: tokenizers.Encoding, whole: bool) -> tuple[list[int], list[bool]]:
+        """The ids of a chunk, and whether each begins a word."""
+        if whole:
+            tokens = self.tokenizer.encode(chunk)
+            return tokens.ids, tokens.starts
         separable = self.tokenizer.recipe.separable
-        if length <= 1 or (chunk.strip().isalnum() and (separable or not HAN.search(chunk))):
-            return [True, *[False] * (length - 1)][:length]
-        # A separable chunk with Chinese characters is one word of the segmenter already.
+        if chunk.strip().isalnum() and (separable or not HAN.search(chunk)):
+            return found.ids, [True, *[False] * (len(found) - 1)][: len(found)]
         marked = chunk if separable else self.tokenizer.segmenter.mark(chunk)
-        return token_starts(found.offsets, word_starts(marked))
+        return found.ids, token_starts(found.offsets, word_starts(marked))
 
 
 def kinds_of_bytes(recipe: TokenizerRecipe) -> npt.NDArray[np.uint8]:
