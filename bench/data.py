@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import sys
-from collections.abc import Iterator
-from itertools import chain, cycle
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from firth.text.corpus import read_corpus
@@ -29,16 +29,16 @@ def chinese() -> Iterator[str]:
     return _documents("builtin:oracle-chinese")
 
 
-def write(lines: Iterator[str], path: Path, size: int) -> int:
-    """Writes lines to a file until it has `size` bytes, repeating them if they run out; returns its bytes."""
+def write(lines: Callable[[], Iterator[str]], path: Path, size: int) -> int:
+    """Writes lines to a file until it has `size` bytes, again and again if they run out; returns its bytes."""
     written = 0
     with open(path, "w", encoding="utf-8") as file:
-        for line in cycle(lines):
-            file.write(line)
-            written += len(line.encode())
-            if written >= size and line == "\n":
-                return written
-    raise AssertionError("a cycle has no end")
+        while True:
+            for line in lines():
+                file.write(line)
+                written += len(line.encode())
+                if written >= size and line == "\n":
+                    return written
 
 
 def _lines(path: Path) -> Iterator[str]:

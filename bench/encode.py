@@ -40,7 +40,7 @@ def main() -> None:
         texts = {}
         for language in ("english", "chinese"):
             texts[language] = Path(folder) / f"{language}.txt"
-            size = data.write(getattr(data, language)(), texts[language], SIZE)
+            size = data.write(getattr(data, language), texts[language], SIZE)
             print(f"{language}: {size / 1e6:.1f} MB of lines, {os.cpu_count()} cores")
         print(f"{'tokenizer':<11}{'language':<10}{'train s':>8}{'peer MB/s':>11}{'Firth MB/s':>12}{'ratio':>7}  ids")
         for kind, language, setting in CASES:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
-import math
-import mmap
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -25,18 +22,13 @@ from firth.artifact.manifest import (
     parse_json,
     parse_manifest,
 )
+from firth.artifact.tensors import map_tensors, read_header, reading
 from firth.errors import ArtifactError, near_miss
 from firth.files import digest_bytes, digest_file, new_folder
 
 if TYPE_CHECKING:
     import numpy as np
 
-_HEADER_LIMIT = 100_000_000  # the safetensors format's own bound
-_DTYPES = {
-    **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "C64": "<c8", "BOOL": "|b1"},
-    **{"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1"},
-    **{"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1"},
-}
 _FOREIGN = {
     "*.arpa": "arpa",
     "*.arpa.gz": "arpa",
@@ -73,20 +65,14 @@ class Artifact:
     def read(self, name: str) -> bytes:
         """The bytes of the file `name`, checked against the manifest."""
         path = self.path(name)
-        with _reading(path):
+        with reading(path):
             data = path.read_bytes()
         _require_digest(path, digest_bytes(data), self.manifest.files[name])
         return data
 
     def tensors(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
         """The arrays of a safetensors file by name, read-only: they stay on disk until they are touched."""
-        import numpy as np
-
-        path = self.path(name)
-        tensors = _read_header(path)
-        with _reading(path), open(path, "rb") as file:
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return {tensor.name: np.ndarray(tensor.shape, tensor.dtype, content, tensor.start) for tensor in tensors}
+        return map_tensors(self.path(name))
 
 
 def save_artifact(
@@ -134,12 +120,12 @@ def save_artifact(
 def open_artifact(folder: Path, *, verify: bool = True) -> Artifact:
     """The artifact in `folder`: every file is there with the right size and, by default, the right digest."""
     _require_folder(folder)
-    with _reading(folder):
+    with reading(folder):
         names = os.listdir(folder)
     if MANIFEST not in names:
         _refuse_foreign(folder, names)
     path = folder / MANIFEST
-    with _reading(path):
+    with reading(path):
         _require_plain(path, os.lstat(path))
         with open(path, "rb") as file:
             data = file.read(MANIFEST_LIMIT + 1)
@@ -147,7 +133,7 @@ def open_artifact(folder: Path, *, verify: bool = True) -> Artifact:
     _check_files(folder, manifest)
     if verify:
         for name, entry in manifest.files.items():
-            with _reading(folder / name):
+            with reading(folder / name):
                 _require_digest(folder / name, digest_file(folder / name), entry)
     return Artifact(folder, manifest)
 
@@ -162,7 +148,7 @@ def verify_artifact(folder: Path) -> dict[str, Any]:
     manifest = artifact.manifest
     for name in manifest.files:
         if name.endswith(".safetensors"):
-            _read_header(folder / name)
+            read_header(folder / name)
         elif name.endswith(".json"):
             parse_json(artifact.read(name), folder / name)
     values = manifest.to_dict()
@@ -199,20 +185,8 @@ def _write(draft: Path, name: str, content: bytes | Callable[[Path], None]) -> F
     return FileEntry(digest_file(path), path.stat().st_size)
 
 
-@contextmanager
-def _reading(what: Path) -> Iterator[None]:
-    """Turns the operating system's refusals to read into an `ArtifactError`."""
-    try:
-        yield
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ArtifactError(
-            f"cannot read {what} ({reason}): make sure that you may read it, or {COPY_AGAIN}."
-        ) from error
-
-
 def _require_folder(folder: Path) -> None:
-    with _reading(folder):
+    with reading(folder):
         if folder.is_dir():
             return
         exists = folder.exists()
@@ -264,7 +238,7 @@ def _refuse_foreign_file(path: Path) -> None:
 
 def _check_files(folder: Path, manifest: Manifest) -> None:
     """Raises unless the folder holds just the plain files that the manifest lists, each of the right size."""
-    with _reading(folder):
+    with reading(folder):
         found = _scan(folder)
     for name, info in found.items():
         if name in manifest.files or not stat.S_ISDIR(info.st_mode):
@@ -319,64 +293,3 @@ def _require_digest(path: Path, digest: str, entry: FileEntry) -> None:
             f"{path} was changed after it was saved (its SHA-256 is {digest}, where the manifest says "
             f"{entry.sha256}): {COPY_AGAIN}."
         )
-
-
-@dataclass(frozen=True)
-class _Tensor:
-    """One array of a safetensors file: `start` and `end` are bytes of the file."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-    end: int
-
-
-def _read_header(path: Path) -> list[_Tensor]:
-    """The arrays of a safetensors file in order, which fill it without gap or overlap."""
-    with _reading(path), open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        length = int.from_bytes(file.read(8), "little")
-        if size < 8 or length > min(_HEADER_LIMIT, size - 8):
-            raise _broken(path, 0, f"a header of {length} bytes does not fit into a file of {size}")
-        data = file.read(length)
-    if not data.startswith(b"{"):
-        raise _broken(path, 8, "the header is no JSON object")
-    header = parse_json(data, path, start=8)
-    notes = header.pop("__metadata__", {})
-    if not isinstance(notes, dict) or not all(isinstance(note, str) for note in notes.values()):
-        raise _broken(path, 8, "__metadata__ is not an object of strings")
-    tensors = [_parse_tensor(name, entry, path, 8 + length) for name, entry in header.items()]
-    tensors.sort(key=lambda tensor: (tensor.start, tensor.end))
-    end = 8 + length
-    for tensor in tensors:
-        if tensor.start != end:
-            raise _broken(path, end, f"tensor {tensor.name!r:.80} starts at byte {tensor.start} instead")
-        end = tensor.end
-    if end != size:
-        raise _broken(path, min(end, size), f"the tensors end at byte {end}, the file at byte {size}")
-    return tensors
-
-
-def _parse_tensor(name: str, entry: Any, path: Path, base: int) -> _Tensor:
-    if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
-        raise _broken(path, 8, f"tensor {name!r:.80} must have dtype, shape and data_offsets")
-    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in _DTYPES:
-        raise _broken(path, 8, f"tensor {name!r:.80} has an unknown dtype, none of {', '.join(_DTYPES)}")
-    if not _whole_numbers(shape) or len(shape) > 64:
-        raise _broken(path, 8, f"the shape of tensor {name!r:.80} is not a list of at most 64 whole numbers")
-    if not _whole_numbers(offsets) or len(offsets) != 2:
-        raise _broken(path, 8, f"the data_offsets of tensor {name!r:.80} are not two whole numbers")
-    item = int(_DTYPES[dtype][2:])
-    if math.prod(shape) * item != offsets[1] - offsets[0] or math.prod(filter(None, shape)) * item >= 1 << 63:
-        raise _broken(path, base + offsets[0], f"the shape of tensor {name!r:.80} does not match its bytes")
-    return _Tensor(name, _DTYPES[dtype], tuple(shape), base + offsets[0], base + offsets[1])
-
-
-def _whole_numbers(value: Any) -> bool:
-    return isinstance(value, list) and all(type(number) is int and number >= 0 for number in value)
-
-
-def _broken(path: Path, offset: int, reason: str) -> ArtifactError:
-    return ArtifactError(f"{path} is not a valid safetensors file at byte {offset} ({reason}): {COPY_AGAIN}.")

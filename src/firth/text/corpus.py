@@ -94,7 +94,7 @@ class IterableInput:
     def documents(self) -> Iterator[RawDocument]:
         for number, item in enumerate(self.items):
             where = f"item {number}"
-            lines = item.splitlines() if isinstance(item, str) else item
+            lines = item.replace("\r\n", "\n").replace("\r", "\n").split("\n") if isinstance(item, str) else item
             kept = [line for line in lines if line.strip()]
             if kept:
                 yield from cut_document(check_text("\n".join(kept), where), where)

@@ -1,0 +1,108 @@
+"""Safetensors files, read strictly: the header is bounded and checked before a byte of data is touched."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from firth.artifact.manifest import COPY_AGAIN, parse_json
+from firth.errors import ArtifactError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_HEADER_LIMIT = 100_000_000  # the safetensors format's own bound
+_DTYPES = {
+    **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "C64": "<c8", "BOOL": "|b1"},
+    **{"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1"},
+    **{"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1"},
+}
+
+
+def map_tensors(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of a safetensors file by name, read-only: they stay on disk until they are touched."""
+    import numpy as np
+
+    tensors = read_header(path)
+    with reading(path), open(path, "rb") as file:
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return {tensor.name: np.ndarray(tensor.shape, tensor.dtype, content, tensor.start) for tensor in tensors}
+
+
+@contextmanager
+def reading(what: Path) -> Iterator[None]:
+    """Turns the operating system's refusals to read into an `ArtifactError`."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ArtifactError(
+            f"cannot read {what} ({reason}): make sure that you may read it, or {COPY_AGAIN}."
+        ) from error
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One array of a safetensors file: `start` and `end` are bytes of the file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+def read_header(path: Path) -> list[Tensor]:
+    """The arrays of a safetensors file in order, which fill it without gap or overlap."""
+    with reading(path), open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(_HEADER_LIMIT, size - 8):
+            raise _broken(path, 0, f"a header of {length} bytes does not fit into a file of {size}")
+        data = file.read(length)
+    if not data.startswith(b"{"):
+        raise _broken(path, 8, "the header is no JSON object")
+    header = parse_json(data, path, start=8)
+    notes = header.pop("__metadata__", {})
+    if not isinstance(notes, dict) or not all(isinstance(note, str) for note in notes.values()):
+        raise _broken(path, 8, "__metadata__ is not an object of strings")
+    tensors = [_parse_tensor(name, entry, path, 8 + length) for name, entry in header.items()]
+    tensors.sort(key=lambda tensor: (tensor.start, tensor.end))
+    end = 8 + length
+    for tensor in tensors:
+        if tensor.start != end:
+            raise _broken(path, end, f"tensor {tensor.name!r:.80} starts at byte {tensor.start} instead")
+        end = tensor.end
+    if end != size:
+        raise _broken(path, min(end, size), f"the tensors end at byte {end}, the file at byte {size}")
+    return tensors
+
+
+def _parse_tensor(name: str, entry: Any, path: Path, base: int) -> Tensor:
+    if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
+        raise _broken(path, 8, f"tensor {name!r:.80} must have dtype, shape and data_offsets")
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
+        raise _broken(path, 8, f"tensor {name!r:.80} has an unknown dtype, none of {', '.join(_DTYPES)}")
+    if not _whole_numbers(shape) or len(shape) > 64:
+        raise _broken(path, 8, f"the shape of tensor {name!r:.80} is not a list of at most 64 whole numbers")
+    if not _whole_numbers(offsets) or len(offsets) != 2:
+        raise _broken(path, 8, f"the data_offsets of tensor {name!r:.80} are not two whole numbers")
+    item = int(_DTYPES[dtype][2:])
+    if math.prod(shape) * item != offsets[1] - offsets[0] or math.prod(filter(None, shape)) * item >= 1 << 63:
+        raise _broken(path, base + offsets[0], f"the shape of tensor {name!r:.80} does not match its bytes")
+    return Tensor(name, _DTYPES[dtype], tuple(shape), base + offsets[0], base + offsets[1])
+
+
+def _whole_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(type(number) is int and number >= 0 for number in value)
+
+
+def _broken(path: Path, offset: int, reason: str) -> ArtifactError:
+    return ArtifactError(f"{path} is not a valid safetensors file at byte {offset} ({reason}): {COPY_AGAIN}.")
