@@ -15,7 +15,6 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 import data
-
 import firth
 from firth.tokens.build import build_store
 from firth.tokens.store import TokenStore
