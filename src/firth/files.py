@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from firth.errors import OutputError
 
@@ -112,12 +113,19 @@ def require_free(target: Path) -> None:
 
 def write_file(target: Path, data: bytes) -> None:
     """Writes `data` to `target` whole or not at all; an older file there is replaced."""
+    with new_file(target) as file:
+        file.write(data)
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[BinaryIO]:
+    """A file to write to that takes the place of `target` when the block ends well, or vanishes."""
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(data)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(name, 0o666 & ~_umask())

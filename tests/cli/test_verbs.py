@@ -73,6 +73,19 @@ def test_scores_line_by_line(model: Path, lines: Path, tmp_path: Path) -> None:
     assert rows[0]["logprob"] == pytest.approx(python.logprob)
 
 
+def test_standard_input_is_scored(model: Path, lines: Path) -> None:
+    from_file = firth("score", model, lines, "--json").json
+    assert firth("score", model, "-", "--json", stdin=lines.read_bytes()).json == from_file
+
+
+def test_scores_are_written_whole_or_not_at_all(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"fine\n" * 5000 + b"\0")
+    (tmp_path / "out.jsonl").write_text("older")
+    assert firth("score", model, tmp_path / "bad.txt", "-o", tmp_path / "out.jsonl").code == 1
+    assert (tmp_path / "out.jsonl").read_text() == "older"
+    assert not list(tmp_path.glob(".out*"))
+
+
 def test_scoring_needs_text(model: Path, tmp_path: Path) -> None:
     (tmp_path / "blank.txt").write_text("\n \n")
     for name in ("blank.txt", "none.txt"):

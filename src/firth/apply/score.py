@@ -9,6 +9,7 @@ from typing import Any
 
 from firth.abilities import Score, Scores
 from firth.errors import AbilityError, CorpusError
+from firth.text.corpus import stdin_source
 from firth.text.readers import read_lines
 from firth.text.sources import find_sources
 
@@ -16,9 +17,9 @@ _BATCH = 2000  # lines scored at once
 
 
 def score_file(model: Any, path: Path, encoding: str | None = None) -> Iterator[tuple[int, Score]]:
-    """(line number from 0, score) of every line of a text file that is not blank."""
+    """(line number from 0, score) of every line of a text file, or of standard input (`-`), that is not blank."""
     scorer = require_scores(model)
-    sources = find_sources([path])
+    sources = [stdin_source()] if str(path) == "-" else find_sources([path])
     if len(sources) != 1 or sources[0].format != "text":
         raise CorpusError(f"{path} is not a single text file: name a file with one text on each line.")
     lines = ((number, line.strip()) for number, line in read_lines(sources[0], encoding=encoding))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ ModelArgument = Annotated[Path, typer.Argument(help="The folder of a trained mod
 @verb
 def score(
     model: ModelArgument,
-    file: Annotated[Path, typer.Argument(help="A text file, one text on each line.")],
+    file: Annotated[Path, typer.Argument(help="A text file, one text on each line; - for standard input.")],
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write each line's score here as JSONL.")] = None,
     encoding: EncodingOption = None,
     as_json: JsonFlag = False,
@@ -29,16 +30,19 @@ def score(
     from firth.abilities import Score
     from firth.apply.score import line_row, score_file, summarise
     from firth.artifact.models import load
-    from firth.files import write_file
+    from firth.files import new_file
+    from firth.progress import progress
 
     loaded: Any = load(model)
-    whole, rows = Score(), []
-    for number, one in score_file(loaded, file, encoding):
-        whole += one
-        if out is not None:
-            rows.append(json.dumps(line_row(number, one)) + "\n")
-    if out is not None:
-        write_file(out, "".join(rows).encode())
+    whole = Score()
+    with ExitStack() as stack:
+        rows = stack.enter_context(new_file(out)) if out else None
+        advance = stack.enter_context(progress("scoring"))
+        for number, one in score_file(loaded, file, encoding):
+            whole += one
+            advance(one.bytes)
+            if rows:
+                rows.write(json.dumps(line_row(number, one)).encode() + b"\n")
     summary = summarise(whole, loaded.score_kind)
     show(as_json, summary, lambda: print_fields(summary))
 

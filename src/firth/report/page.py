@@ -93,7 +93,8 @@ def _draw_bits(report: Report) -> str:
     legend = "".join(f'<li><i class="dot c{i}"></i>{escape(family)}</li>' for family, i in colours.items())
     return (
         "<p>Bits per byte of held-out text. <b>Shorter is better.</b> This is the number that compares models "
-        "whatever their tokens are, because all of them must account for the same bytes.</p>"
+        "whatever their tokens are, because all of them must account for the same bytes. (Words and WordPiece do not "
+        "record the spaces beside punctuation marks and so pay nothing for them.)</p>"
         f'<ul class="legend">{legend}</ul>{charts.bar_figure(bars)}'
     )
 

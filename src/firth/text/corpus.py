@@ -267,7 +267,7 @@ def _named_inputs(name: str, encoding: str | None, field: str) -> list[Input]:
         next(builtin.documents())  # a wrong name is told here, not at the first use
         return [builtin]
     if name == "-":
-        return [FileInput(Source(_spool_stdin(), "standard input", "text", ""), encoding, field)]
+        return [FileInput(stdin_source(), encoding, field)]
     return [FileInput(source, encoding, field) for source in find_sources([name])]
 
 
@@ -318,12 +318,13 @@ def _spool_items(items: Iterable[str | Sequence[str]]) -> _SpooledItems:
     return _SpooledItems(path)
 
 
-def _spool_stdin() -> Path:
+def stdin_source() -> Source:
+    """What comes in on standard input, kept in a temporary file."""
     path = _temporary_file()
     with writing(path), open(path, "wb") as file:
         while block := sys.stdin.buffer.read(1 << 20):
             file.write(block)
-    return path
+    return Source(path, "standard input")
 
 
 def _temporary_file() -> Path:

@@ -26,6 +26,8 @@ class TokenizerRecipe:
     """At most so many tokens, special ones included; none means all that occur often enough."""
     min_count: int = 1
     """Words, characters and pairs that occur less often are left out."""
+    coverage: float = 0.9995
+    """Pieces of words only: the most frequent characters are tokens until so much of the text is covered."""
     split: Literal["auto", "space", "punctuation"] = "auto"
     """`words` only: words end at spaces, or also at punctuation; auto looks at the text."""
     normalise: Literal["none", "nfc", "nfkc"] = "nfc"
@@ -46,6 +48,8 @@ class TokenizerRecipe:
             raise RecipeError(f"{self.model} needs a vocab_size: set it to 16000, say.")
         if self.model == "byte-bpe" and self.vocab_size is not None and self.vocab_size < 261:
             raise RecipeError("byte-bpe needs a vocab_size of at least 261: 256 bytes and 5 special tokens.")
+        if not 0 < self.coverage <= 1:
+            raise RecipeError(f"coverage={self.coverage} must be above 0 and at most 1.")
         if self.min_count < 1:
             raise RecipeError(f"min_count={self.min_count} must be 1 or more.")
         if self.dictionary and self.segmenter == "space":

@@ -89,6 +89,8 @@ def _learn(recipe: TokenizerRecipe, words: Mapping[str, int]) -> Any:
         return models.WordLevel(_vocabulary(recipe, most_frequent(words, recipe)), unk_token=unknown)
     assert recipe.vocab_size is not None  # the recipe sees to it
     room = recipe.vocab_size - len(recipe.specials)
+    if recipe.model != "byte-bpe":  # a byte is never rare
+        words = without_rare_characters(words, recipe.coverage)
     if recipe.model == "pieces":
         pieces = learn_pieces(words, room)
         return models.Unigram([(token, 0.0) for token in recipe.specials] + pieces, unk_id=UNK)
@@ -101,6 +103,25 @@ def _learn(recipe: TokenizerRecipe, words: Mapping[str, int]) -> Any:
         return models.BPE(_vocabulary(recipe, tokens), merges)
     tokens, merges = learn_merges(words, room, least=recipe.min_count)
     return models.BPE(_vocabulary(recipe, tokens), merges, unk_token=unknown)
+
+
+def without_rare_characters(words: Mapping[str, int], coverage: float) -> dict[str, int]:
+    """The words made of characters that cover so much of the text: else thousands of strays would fill a vocabulary.
+
+    >>> without_rare_characters({"aab": 50, "añb": 1}, 0.99)
+    {'aab': 50}
+    """
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            counts[character] += count
+    left = coverage * counts.total()
+    rare = set()
+    for character in sorted(counts, key=lambda character: (-counts[character], character)):
+        if left <= 0:
+            rare.add(character)
+        left -= counts[character]
+    return {word: count for word, count in words.items() if rare.isdisjoint(word)}
 
 
 def _vocabulary(recipe: TokenizerRecipe, tokens: list[str]) -> dict[str, int]:

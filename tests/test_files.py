@@ -1,0 +1,84 @@
+"""Writing that is all or nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from firth.errors import OutputError
+from firth.files import cache_folder, digest_bytes, digest_file, new_file, new_folder, write_file, writing
+
+
+def test_a_folder_appears_when_the_block_ends(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "target"
+    with new_folder(target) as draft:
+        (draft / "a.txt").write_text("a")
+        assert not target.exists()
+    assert [path.name for path in target.iterdir()] == ["a.txt"]
+    assert [path.name for path in target.parent.iterdir()] == ["target"]
+
+
+def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), new_folder(tmp_path / "target") as draft:
+        (draft / "a.txt").write_text("a")
+        raise KeyError
+    with pytest.raises(KeyError), new_file(tmp_path / "file") as file:
+        file.write(b"half")
+        raise KeyError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine").write_text("x")
+    with pytest.raises(OutputError, match="already holds"), new_folder(tmp_path / "taken"):
+        raise AssertionError("the block must not run")
+    (tmp_path / "late").mkdir()
+    with pytest.raises(OutputError, match="already holds"), new_folder(tmp_path / "late"):
+        (tmp_path / "late" / "theirs").write_text("y")  # someone else was faster
+    assert (tmp_path / "late" / "theirs").read_text() == "y"
+
+
+def test_drafts_of_dead_writers_are_removed(tmp_path: Path) -> None:
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    abandoned = tmp_path / f".target.{int(dead.stdout)}.abc.tmp"
+    alive = tmp_path / f".target.{os.getpid()}.abc.tmp"
+    other = tmp_path / f".another.{int(dead.stdout)}.abc.tmp"
+    for folder in (abandoned, alive, other):
+        folder.mkdir()
+    with new_folder(tmp_path / "target"):
+        pass
+    assert not abandoned.exists()
+    assert alive.exists()
+    assert other.exists()
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_file(path, b"one")
+    write_file(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert digest_file(path) == digest_bytes(b"two")
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(errno.ENOSPC, "disk is full"), (errno.EACCES, "permission denied"), (errno.ENOTDIR, "is a file")],
+)
+def test_refusals_name_the_remedy(code: int, said: str, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=said), writing(tmp_path):
+        raise OSError(code, os.strerror(code))
+
+
+def test_the_cache_folder_can_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FIRTH_CACHE", str(tmp_path / "own"))
+    assert cache_folder() == tmp_path / "own"
+    monkeypatch.delenv("FIRTH_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "firth"

@@ -1,0 +1,41 @@
+"""Progress: silent where nobody looks and for short work, a bar with rate and time left otherwise."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from firth import progress as module
+from firth.progress import progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run(monkeypatch: pytest.MonkeyPatch, screen: io.StringIO, patience: float) -> str:
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(module, "_PATIENCE", patience)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress("encoding", total=4_000_000) as advance:
+        for _ in range(4):
+            advance(1_000_000)
+    return screen.getvalue()
+
+
+def test_short_work_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(monkeypatch, Terminal(), patience=60) == ""
+
+
+def test_long_work_shows_rate_and_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = run(monkeypatch, Terminal(), patience=-1)
+    assert "encoding" in shown
+    assert "100%" in shown
+    assert "B/s" in shown
+
+
+def test_files_get_no_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(monkeypatch, io.StringIO(), patience=-1) == ""
