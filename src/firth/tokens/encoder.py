@@ -23,7 +23,7 @@ from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import UNK, Tokenizer, token_starts, word_starts
 
 _JOINERS = "'.,-"  # stand inside words: don't, e-mail, 3.14, 1,000
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9]+|[\u3400-\u4dbf\u4e00-\u9fff]+")  # that no normalisation changes
+PLAIN_WORD = re.compile(r"[A-Za-z0-9]+|[\u3400-\u4dbf\u4e00-\u9fff]+")  # that no normalisation changes
 _CHINESE_WORD = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]+")
 _MOST_BYTES = 1 << 26  # of distinct chunks held; then the table starts anew, which costs time and changes nothing
 
@@ -52,7 +52,7 @@ class Encoder:
         if self._table.size > _MOST_BYTES:
             self._clear()
         text = "\n".join(sentences) + "\n"
-        whole = self._whole_lines(text)
+        whole = whole_lines(text, self._uncut)
         marked = self.tokenizer.segmenter.mark(text) if self.tokenizer.recipe.separable else text
         if whole.any():
             lines = marked.split("\n")
@@ -69,16 +69,6 @@ class Encoder:
         )
         _kernels.emit(chunks, self._bounds, self._ids, self._starts, *encoded)
         return encoded
-
-    def _whole_lines(self, text: str) -> npt.NDArray[np.bool_]:
-        """Which lines are not to be cut."""
-        whole = np.zeros(text.count("\n") + 1, dtype=np.bool_)
-        line, seen = 0, 0
-        for match in self._uncut.finditer(text) if self._uncut else ():
-            line += text.count("\n", seen, match.start())
-            seen = match.start()
-            whole[line] = True
-        return whole
 
     def _clear(self) -> None:
         self._table = ChunkTable(kinds_of_bytes(self.tokenizer.recipe))
@@ -113,7 +103,7 @@ class Encoder:
         """The ids of a chunk that is plainly one token, or one Chinese word; None for any other."""
         model = self.tokenizer.recipe.model
         if model == "words":
-            if _PLAIN_WORD.fullmatch(chunk):
+            if PLAIN_WORD.fullmatch(chunk):
                 return [self._vocabulary.get(chunk.lower() if self.tokenizer.recipe.lowercase else chunk, UNK)]
         elif model in ("wordpiece", "chars") and _CHINESE_WORD.fullmatch(chunk):
             return [self._vocabulary.get(character, UNK) for character in chunk]
@@ -151,6 +141,17 @@ def kinds_of_bytes(recipe: TokenizerRecipe) -> npt.NDArray[np.uint8]:
     if recipe.model == "byte-bpe":
         kinds[ord("'")] = _kernels.OTHER  # it has rules of its own: 's, 't, 're
     return kinds
+
+
+def whole_lines(text: str, uncut: re.Pattern[str] | None) -> npt.NDArray[np.bool_]:
+    """Which lines hold something that forbids cutting them."""
+    whole = np.zeros(text.count("\n") + 1, dtype=np.bool_)
+    line, seen = 0, 0
+    for match in uncut.finditer(text) if uncut else ():
+        line += text.count("\n", seen, match.start())
+        seen = match.start()
+        whole[line] = True
+    return whole
 
 
 def uncut_lines(recipe: TokenizerRecipe) -> re.Pattern[str] | None:

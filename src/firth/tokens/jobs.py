@@ -18,7 +18,7 @@ from firth.text.document import RawDocument
 from firth.text.layout import Layout, sentences_of
 from firth.text.segment import make_segmenter
 from firth.tokens.chunks import ChunkTable
-from firth.tokens.encoder import Encoder
+from firth.tokens.encoder import Encoder, kinds_of_bytes, uncut_lines, whole_lines
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import UNK, Tokenizer
 
@@ -66,12 +66,14 @@ class CountJob:
         # Where words may not be cut at word breaks, text is counted as it stands.
         name = setup.recipe.segmenter if setup.recipe.separable else "space"
         self.segmenter = make_segmenter(name, _path(setup.dictionary))
-        self.table = ChunkTable()
+        self.table = ChunkTable(kinds_of_bytes(setup.recipe))
+        self.uncut = uncut_lines(setup.recipe)
         self.counts = np.zeros(0, dtype=np.int64)
 
     def block(self, documents: Sequence[RawDocument]) -> Reply:
         sentences = [sentence for document in documents for sentence in sentences_of(document.text, self.layout)]
-        chunks = self.table.look_up((self.segmenter.mark("\n".join(sentences)) + "\n").encode())
+        text = self.segmenter.mark("\n".join(sentences)) + "\n"
+        chunks = self.table.look_up(text.encode(), whole_lines(text, self.uncut))
         counts = np.bincount(chunks[chunks >= 0], minlength=len(self.table))
         counts[: self.counts.size] += self.counts
         self.counts = counts

@@ -82,6 +82,11 @@ class TokenStore:
     def __len__(self) -> int:
         return self.facts.tokens
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that the store holds."""
+        return self.facts.digest
+
     def sentence(self, index: int) -> npt.NDArray[Any]:
         """The ids of one sentence."""
         return self.ids[int(self.sentences[index]) : int(self.sentences[index + 1])]

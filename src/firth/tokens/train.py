@@ -14,8 +14,9 @@ from tokenizers import models, pre_tokenizers
 
 from firth.errors import TokenizerError
 from firth.text.corpus import Corpus
-from firth.text.segment import make_segmenter
+from firth.text.segment import WORD_BREAK, make_segmenter
 from firth.tokens.counting import count_chunks
+from firth.tokens.encoder import PLAIN_WORD
 from firth.tokens.merges import learn_merges
 from firth.tokens.pieces import learn_pieces
 from firth.tokens.pipeline import add_specials, make_backend
@@ -63,9 +64,13 @@ def count_words(recipe: TokenizerRecipe, chunks: Mapping[str, int]) -> Counter[s
     blank = make_backend(models.WordLevel({}, unk_token=recipe.specials[1]), recipe)
     normalise, cut = blank.normalizer.normalize_str, blank.pre_tokenizer.pre_tokenize_str
     special = re.compile("|".join(map(re.escape, recipe.specials)))
+    plain = recipe.model == "words" and not recipe.lowercase
     counts: Counter[str] = Counter()
     for chunk, count in chunks.items():
-        for part in special.split(chunk):
+        if plain and PLAIN_WORD.fullmatch(chunk):  # nothing in it can be changed or cut
+            counts[chunk] += count
+            continue
+        for part in special.split(chunk.replace(WORD_BREAK, " ")):
             for word, _ in cut(normalise(part)):
                 counts[word] += count
     return counts
