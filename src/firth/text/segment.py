@@ -66,16 +66,24 @@ class JiebaSegmenter:
         self._cut = _rjieba_cutter(dictionary) if name == "rjieba" else _jieba_cutter(dictionary)
 
     def mark(self, text: str) -> str:
-        if text.isascii() or not HAN.search(text):
+        if not _may_hold_han(text):
             return text
         lines = text.split("\n")
-        chinese = [place for place, line in enumerate(lines) if not line.isascii() and HAN.search(line)]
+        chinese = [place for place, line in enumerate(lines) if _may_hold_han(line)]
         # All such lines at once, because a call has its price; a line end is a word of its own.
         words = self._cut("\n".join(lines[place] for place in chinese))
         marked = _SPURIOUS.sub("", WORD_BREAK.join(words)).split("\n")
         for place, line in zip(chinese, marked, strict=True):
             lines[place] = line
         return "\n".join(lines)
+
+
+# First bytes of the UTF-8 of Chinese characters, and of some others. Bytes are searched many times faster.
+_HAN_BYTES = re.compile(rb"[\xe3-\xe9\xef\xf0]")
+
+
+def _may_hold_han(text: str) -> bool:
+    return not text.isascii() and _HAN_BYTES.search(text.encode()) is not None
 
 
 SEGMENTERS = ("rjieba", "jieba", "space")

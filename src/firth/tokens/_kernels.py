@@ -48,7 +48,8 @@ def _chunk_end(data: Any, begin: Any, whole: Any, kinds: Any) -> Any:
     while end < data.size and data[end] == SPACE and data[end - 1] == SPACE:
         end += 1
     while end < data.size and data[end] != LINE_END:
-        if not whole and (data[end] == SPACE or data[end] == BREAK or _may_cut(data, end, kinds)):
+        byte = data[end]
+        if not whole and (byte in (SPACE, BREAK) or (kinds[byte] != OTHER and _may_cut(data, end, kinds))):
             break
         end += 1
     return end
