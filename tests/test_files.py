@@ -46,16 +46,19 @@ def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
 
 def test_drafts_of_dead_writers_are_removed(tmp_path: Path) -> None:
     dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    abandoned = tmp_path / f".target.{int(dead.stdout)}.abc.tmp"
-    alive = tmp_path / f".target.{os.getpid()}.abc.tmp"
-    other = tmp_path / f".another.{int(dead.stdout)}.abc.tmp"
-    for folder in (abandoned, alive, other):
+    machine, process = os.uname().nodename.replace(".", "-"), int(dead.stdout)
+    abandoned = tmp_path / f".target.{machine}-{process}.abc.tmp"
+    alive = tmp_path / f".target.{machine}-{os.getpid()}.abc.tmp"
+    other = tmp_path / f".another.{machine}-{process}.abc.tmp"
+    elsewhere = tmp_path / f".target.another-machine-{process}.abc.tmp"
+    for folder in (abandoned, alive, other, elsewhere):
         folder.mkdir()
     with new_folder(tmp_path / "target"):
         pass
     assert not abandoned.exists()
     assert alive.exists()
     assert other.exists()
+    assert elsewhere.exists()
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

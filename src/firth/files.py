@@ -70,7 +70,7 @@ def new_folder(target: Path) -> Iterator[Path]:
         require_free(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target)
-        prefix = f".{target.name}.{os.getpid()}."
+        prefix = f".{target.name}.{_machine()}-{os.getpid()}."
         draft = Path(tempfile.mkdtemp(prefix=prefix, suffix=".tmp", dir=target.parent))
         draft.chmod(0o777 & ~_umask())
         try:
@@ -86,11 +86,17 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def _sweep(target: Path) -> None:
-    """Removes the drafts of `target` whose writers were killed."""
-    for draft in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        writer = draft.name.removeprefix(f".{target.name}.").partition(".")[0]
+    """Removes the drafts of `target` whose writers, on this machine, were killed."""
+    prefix = f".{target.name}.{_machine()}-"
+    for draft in target.parent.glob(f"{glob.escape(prefix)}*.tmp"):
+        writer = draft.name.removeprefix(prefix).partition(".")[0]
         if writer.isdecimal() and not _alive(int(writer)):
             shutil.rmtree(draft, ignore_errors=True)
+
+
+def _machine() -> str:
+    """The name of this machine, without points: folders may be shared with others."""
+    return os.uname().nodename.replace(".", "-")
 
 
 def _alive(process: int) -> bool:

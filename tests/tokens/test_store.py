@@ -67,6 +67,13 @@ def test_the_number_of_workers_changes_nothing(tokenizer: Tokenizer, tmp_path: P
 
 
 @pytest.mark.usefixtures("small_blocks")
+def test_the_number_of_workers_changes_no_vocabulary(tokenizer: Tokenizer) -> None:
+    corpus = read_corpus(DOCUMENTS)
+    recipe = small_recipe(tokenizer.recipe.model)
+    assert train_tokenizer(recipe, corpus, threads=1).data == train_tokenizer(recipe, corpus, threads=3).data
+
+
+@pytest.mark.usefixtures("small_blocks")
 def test_long_documents_in_pieces_are_one_document(words: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = read_corpus([["one two three"] * 50, ["four five"]])
     whole = open_store(corpus, words)

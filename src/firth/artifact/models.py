@@ -39,7 +39,7 @@ def save(
         files[_WEIGHTS] = _weights_writer(model)
     return save_artifact(
         folder,
-        kind="tokenizer" if isinstance(model, Tokenizer) else "counts",
+        kind=recipe.kind,
         name=name,
         recipe=recipe_to_json(recipe),
         files=files,

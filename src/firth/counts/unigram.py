@@ -35,6 +35,11 @@ class UnigramRecipe:
         if not self.delta > 0:
             raise RecipeError(f"delta={self.delta} would give unseen words no probability: set it above 0.")
 
+    @property
+    def kind(self) -> str:
+        """What an artifact made by this recipe is."""
+        return "counts"
+
     def restore(self, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> UnigramModel:
         """The model of a saved artifact's arrays."""
         wanted = {"counts": (len(tokenizer),), "spelling": (END + 1, END + 1)}

@@ -76,7 +76,7 @@ def train(
     >>> model.score(["to be"])[0].tokens
     3
     """
-    name = recipe if isinstance(recipe, str) else type(recipe).__name__
+    name = recipe if isinstance(recipe, str) else str(recipe_to_json(recipe)["type"])
     wanted = override(find_recipe(recipe) if isinstance(recipe, str) else recipe, settings)
     folder = Path(out)
     if resume and (folder / "manifest.json").exists():

@@ -16,8 +16,7 @@ from firth.abilities import Generates
 from firth.apply.score import score_sentences, summarise
 from firth.artifact.folder import artifact_info
 from firth.artifact.manifest import installed_versions
-from firth.errors import OutputError
-from firth.files import require_free, write_file
+from firth.files import new_folder, write_file
 from firth.fit.train import train
 from firth.recipes.table import find_entry, find_recipe
 from firth.recipes.values import difference, recipe_from_json
@@ -25,6 +24,7 @@ from firth.report.page import render_page
 from firth.text.check import check_corpus
 from firth.text.corpus import Corpus, read_corpus
 
+TITLE = "Firth demo"
 CORPUS, ORACLE = "builtin:pydoc", "builtin:oracle"
 EXAMPLES = (
     "The tokenizer wouldn't recognise unbelievably rare words, e.g. floccinaucinihilipilification.",
@@ -60,38 +60,43 @@ ORACLE_MODELS = (Line("unigram"),)
 
 def run_demo(out: Path, threads: int | None = None, tell: Callable[[str], None] = print) -> dict[str, Any]:
     """Trains, scores and compares; writes the artifacts, `report.json` and `report.html` into `out`."""
-    _make_way(out)
+    _remove_older(out)
+    with new_folder(out) as draft:
+        return _run(draft, out, threads, tell)
+
+
+def _run(draft: Path, out: Path, threads: int | None, tell: Callable[[str], None]) -> dict[str, Any]:
     started = time.monotonic()
     corpus = read_corpus(CORPUS)
     tell(f"checking {CORPUS}")
     parts = corpus.parts()
     report: dict[str, Any] = {
-        "title": "Firth demo",
+        "title": TITLE,
         "subtitle": "From raw text to language models, compared on one scale: bits per byte of held-out text.",
         "command": f"firth demo -o {out}",
         "versions": installed_versions(),
         "machine": {"cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"},
         "corpus": _describe_corpus(corpus, parts),
     }
-    report["tokenizers"] = [_tokenizer_row(line, parts[0], out, threads, tell) for line in TOKENIZERS]
-    report["runs"] = [_model_row(line, parts, out, threads, tell) for line in MODELS]
-    report["oracle"] = _oracle(out, threads, tell)
+    report["tokenizers"] = [_tokenizer_row(line, parts[0], draft, threads, tell) for line in TOKENIZERS]
+    report["runs"] = [_model_row(line, parts, draft, threads, tell) for line in MODELS]
+    report["oracle"] = _oracle(draft, threads, tell)
     report["seconds"] = time.monotonic() - started
-    write_file(out / "report.json", (json.dumps(report, ensure_ascii=False, indent=1) + "\n").encode())
-    write_file(out / "report.html", render_page(report).encode())
+    write_file(draft / "report.json", (json.dumps(report, ensure_ascii=False, indent=1) + "\n").encode())
+    write_file(draft / "report.html", render_page(report).encode())
     return report
 
 
-def _make_way(out: Path) -> None:
-    """Removes what an earlier demo left in `out`; anything else there is refused."""
-    if (out / "report.json").is_file() and (out / "models").is_dir():
-        shutil.rmtree(out)
+def _remove_older(out: Path) -> None:
+    """Removes what an earlier demo left in `out`, if that is all there is."""
+    if not out.is_dir() or {path.name for path in out.iterdir()} != {"models", "report.json", "report.html"}:
+        return
     try:
-        require_free(out)
-    except OutputError:
-        if sorted(out.glob("*")) != [out / "models"]:
-            raise
-        shutil.rmtree(out)  # an earlier demo that was interrupted
+        title = json.loads((out / "report.json").read_bytes())["title"]
+    except (ValueError, KeyError, TypeError, OSError):
+        return
+    if title == TITLE:
+        shutil.rmtree(out)
 
 
 def _describe_corpus(corpus: Corpus, parts: tuple[Corpus, Corpus, Corpus]) -> dict[str, Any]:

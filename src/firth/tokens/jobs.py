@@ -112,7 +112,6 @@ class EncodeJob:
             "digest": hashlib.sha256(text + repr((owner.tolist(), continues)).encode()).hexdigest(),
             "unknown": int(np.count_nonzero(encoded.ids == UNK)),
             "words": int(np.count_nonzero(encoded.starts)),
-            "continues": continues[0],
         }
         arrays = [
             encoded.ids.astype(self.dtype),

@@ -56,6 +56,11 @@ class TokenizerRecipe:
             raise RecipeError("segmenter=space uses no dictionary: set segmenter=rjieba or leave it out.")
 
     @property
+    def kind(self) -> str:
+        """What an artifact made by this recipe is."""
+        return "tokenizer"
+
+    @property
     def separable(self) -> bool:
         """Whether a cut beside a Chinese character never changes the tokens on either side."""
         return self.model in ("words", "chars", "wordpiece")

@@ -132,7 +132,6 @@ class Worker:
                 pass
 
     def _cause_of_death(self) -> str:
-        self._process.stdout.close() if self._process.stdout else None
         try:
             code = self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:

@@ -1,0 +1,60 @@
+"""The demo: what it writes, that it can be run again, and that it removes nothing but its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from firth.artifact.folder import verify_artifact
+from firth.report import demo
+from firth.report.demo import Line
+from tests.command import Outcome, firth
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quick corpus and two tokenizers instead of six."""
+    monkeypatch.setattr(demo, "CORPUS", "builtin:oracle-markov1")
+    monkeypatch.setattr(demo, "TOKENIZERS", (Line("words"), Line("chars")))
+    monkeypatch.setattr(demo, "MODELS", (Line("unigram", tokenizer="words"), Line("unigram", tokenizer="chars")))
+
+
+def run(out: Path) -> Outcome:
+    return firth("demo", "-o", out, "--json")
+
+
+@pytest.mark.usefixtures("small")
+def test_it_trains_compares_and_reports(tmp_path: Path) -> None:
+    outcome = run(tmp_path / "out")
+    assert outcome.code == 0, outcome.err
+    report = outcome.json
+    assert json.loads((tmp_path / "out" / "report.json").read_bytes()) == report
+    assert [row["name"] for row in report["runs"]] == ["unigram-words", "unigram-chars"]
+    for row in report["runs"]:
+        assert 0 < row["bits_per_byte"] < 8
+        assert row["samples"]
+        assert verify_artifact(tmp_path / "out" / "models" / row["name"])["ok"]
+        assert row["digest"][:12] in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert report["oracle"]["runs"][0]["bits_per_byte"] > report["oracle"]["entropy_per_byte"]
+    assert run(tmp_path / "out").json["runs"][0]["digest"] == report["runs"][0]["digest"]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("names", [["models/mine"], ["report.json", "report.html", "models/mine"], ["notes.txt"]])
+def test_what_is_not_its_own_is_left_alone(names: list[str], tmp_path: Path) -> None:
+    for name in names:
+        (tmp_path / "out" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "out" / name).write_text("mine")
+    outcome = run(tmp_path / "out")
+    assert outcome.code == 1
+    assert "already holds" in outcome.err
+    assert all((tmp_path / "out" / name).read_text() == "mine" for name in names)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "ORACLE", "builtin:nowhere")
+    assert run(tmp_path / "out").code == 1
+    assert list(tmp_path.iterdir()) == []
