@@ -47,17 +47,15 @@ def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
 def test_drafts_of_dead_writers_are_removed(tmp_path: Path) -> None:
     dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     machine, process = os.uname().nodename.replace(".", "-"), int(dead.stdout)
-    abandoned = tmp_path / f".target.{machine}-{process}.abc.tmp"
-    alive = tmp_path / f".target.{machine}-{os.getpid()}.abc.tmp"
-    other = tmp_path / f".another.{machine}-{process}.abc.tmp"
-    elsewhere = tmp_path / f".target.another-machine-{process}.abc.tmp"
-    for folder in (abandoned, alive, other, elsewhere):
+    abandoned = tmp_path / f".firth-{machine}-{process}.abc.tmp"
+    alive = tmp_path / f".firth-{machine}-{os.getpid()}.abc.tmp"
+    elsewhere = tmp_path / f".firth-another-machine-{process}.abc.tmp"
+    for folder in (abandoned, alive, elsewhere):
         folder.mkdir()
     with new_folder(tmp_path / "target"):
         pass
     assert not abandoned.exists()
     assert alive.exists()
-    assert other.exists()
     assert elsewhere.exists()
 
 

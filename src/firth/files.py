@@ -68,30 +68,39 @@ def new_folder(target: Path) -> Iterator[Path]:
     """
     with writing(target):
         require_free(target)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(target)
-        prefix = f".{target.name}.{_machine()}-{os.getpid()}."
-        draft = Path(tempfile.mkdtemp(prefix=prefix, suffix=".tmp", dir=target.parent))
-        draft.chmod(0o777 & ~_umask())
-        try:
+        with draft_folder(target.parent) as draft:
             yield draft
-            for file in sorted(draft.rglob("*")):
-                sync(file)
-            sync(draft)
+            sync_all(draft)
             require_free(target)
             os.rename(draft, target)  # replaces an empty folder, fails on any other
             sync(target.parent)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
 
 
-def _sweep(target: Path) -> None:
-    """Removes the drafts of `target` whose writers, on this machine, were killed."""
-    prefix = f".{target.name}.{_machine()}-"
-    for draft in target.parent.glob(f"{glob.escape(prefix)}*.tmp"):
-        writer = draft.name.removeprefix(prefix).partition(".")[0]
+@contextmanager
+def draft_folder(parent: Path) -> Iterator[Path]:
+    """A new hidden folder in `parent`, to be filled and renamed; it vanishes if it was not.
+
+    Drafts whose writers were killed on this machine are removed on the way.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    prefix = f".firth-{_machine()}-"
+    for old in parent.glob(f"{glob.escape(prefix)}*.tmp"):
+        writer = old.name.removeprefix(prefix).partition(".")[0]
         if writer.isdecimal() and not _alive(int(writer)):
-            shutil.rmtree(draft, ignore_errors=True)
+            shutil.rmtree(old, ignore_errors=True)
+    draft = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}.", suffix=".tmp", dir=parent))
+    draft.chmod(0o777 & ~_umask())
+    try:
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def sync_all(folder: Path) -> None:
+    """Forces a folder and all below it to the disk."""
+    for file in sorted(folder.rglob("*")):
+        sync(file)
+    sync(folder)
 
 
 def _machine() -> str:

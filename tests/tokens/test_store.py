@@ -165,6 +165,7 @@ def test_a_kill_leaves_nothing_that_could_be_taken_for_a_store(big_file: Path, w
     output, _ = start(big_file).communicate(timeout=60)
     digest = output.split()[-1]
     TokenStore(stores / digest).verify()
+    assert [folder.name for folder in stores.iterdir()] == [digest], "the killed writer's draft is still there"
 
 
 def test_two_processes_build_the_same_one(big_file: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,9 @@ def adapt(
     if not isinstance(old, Tokenizer):
         raise AbilityError(f"{model} ({artifact.manifest.name}) cannot go on training: train it on all the text.")
     wanted = override(old.recipe, settings)
-    if not isinstance(wanted, TokenizerRecipe) or wanted.model != old.recipe.model:
-        raise RecipeError("adapting keeps the kind of tokens: set vocab_size or min_count only.")
-    size = wanted.vocab_size if any(s.startswith("vocab_size") for s in settings) else int(len(old) * _GROWTH)
+    if not isinstance(wanted, TokenizerRecipe) or replace(wanted, vocab_size=old.recipe.vocab_size) != old.recipe:
+        raise RecipeError("adapting keeps the kind of tokens: set vocab_size only.")
+    size = wanted.vocab_size if settings else int(len(old) * _GROWTH)
     corpus = open_corpus(corpora, field, encoding, layout)
     started = time.monotonic()
     grown = extend_tokenizer(old, corpus, size or 0, threads)

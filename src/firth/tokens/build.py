@@ -13,7 +13,7 @@ from typing import BinaryIO
 import numpy as np
 
 from firth.errors import CorpusError, StoreError
-from firth.files import cache_folder, digest_bytes, new_folder, sync, write_file, writing
+from firth.files import cache_folder, digest_bytes, draft_folder, sync, sync_all, write_file, writing
 from firth.progress import progress
 from firth.text.corpus import Corpus
 from firth.tokens.jobs import Reply, Setup, id_type
@@ -42,21 +42,15 @@ def build_store(corpus: Corpus, tokenizer: Tokenizer, parent: Path, threads: int
     """Encodes the corpus into a new store in `parent`, in a folder named by its digest."""
     dictionary = str(tokenizer.dictionary) if tokenizer.dictionary else None
     setup = Setup("encode", tokenizer.recipe, corpus.layout, tokenizer.data, dictionary)
-    with writing(parent):
-        parent.mkdir(parents=True, exist_ok=True)
-    # The name is known only at the end, so the folder is made under a provisional one.
-    draft = parent / f"draft-{os.getpid()}-{os.urandom(4).hex()}"
-    try:
-        with new_folder(draft) as folder:
-            with progress("encoding", corpus.size()) as advance:
-                replies = run_job(setup, told(corpus.blocks(), advance), threads)
-                facts = _write(folder, replies, tokenizer)
-            if facts.sentences == 0:
-                raise CorpusError("no sentence of the corpus holds a token: check the text with firth check.")
-            (folder / "store.json").write_text(facts.to_json())
+    with writing(parent), draft_folder(parent) as draft:
+        with progress("encoding", corpus.size()) as advance:
+            replies = run_job(setup, told(corpus.blocks(), advance), threads)
+            facts = _write(draft, replies, tokenizer)
+        if facts.sentences == 0:
+            raise CorpusError("no sentence of the corpus holds a token: check the text with firth check.")
+        (draft / "store.json").write_text(facts.to_json())
+        sync_all(draft)
         return _settle(draft, parent / facts.digest)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _find(key: Path, cache: Path) -> TokenStore | None:
