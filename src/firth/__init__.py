@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from firth.artifact.folder import artifact_info as info
     from firth.artifact.models import load
     from firth.errors import FirthError
     from firth.fit.adapt import adapt
@@ -29,17 +30,20 @@ _HOMES = {
     "adapt": "firth.fit.adapt",
     "check_corpus": "firth.text.check",
     "find_recipe": "firth.recipes.table",
+    "info": "firth.artifact.folder",
     "load": "firth.artifact.models",
     "open_store": "firth.tokens.build",
     "read_corpus": "firth.text.corpus",
     "train": "firth.fit.train",
 }
+_NAMES = {"info": "artifact_info"}
 __all__ = [
     "Corpus",
     "FirthError",
     "adapt",
     "check_corpus",
     "find_recipe",
+    "info",
     "load",
     "open_store",
     "read_corpus",
@@ -50,4 +54,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'firth' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOMES[name]), _NAMES.get(name, name))

@@ -28,6 +28,8 @@ class Score:
     """UTF-8 bytes of the text."""
     oov: int = 0
     """Words that the model does not know."""
+    oov_logprob: float = 0.0
+    """The part of `logprob` that is for words the model does not know: take it off for the probability without them."""
     spelling: float = 0.0
     """Natural logarithm of the probability of the unknown words' letters, which `logprob` leaves out."""
 
@@ -42,6 +44,12 @@ class Score:
     def word_perplexity(self) -> float:
         """Perplexity per word and end of sentence, whatever the tokens are."""
         return _exp(-self.logprob / (self.words + self.sentences)) if self.sentences else math.nan
+
+    @property
+    def known_perplexity(self) -> float:
+        """Perplexity over the tokens that the model knows, the unknown ones left out."""
+        known = self.tokens - self.oov
+        return _exp(-(self.logprob - self.oov_logprob) / known) if known else math.nan
 
     @property
     def bits_per_byte(self) -> float:

@@ -54,13 +54,14 @@ def test_spelling_is_a_distribution() -> None:
 def test_probabilities_sum_to_one(tmp_path: Path) -> None:
     for delta in ("1", "0.01"):
         model = firth.train("unigram", TEXT, out=tmp_path / delta, settings=[f"delta={delta}"])
-        assert np.exp(model._log).sum() == pytest.approx(1, abs=1e-12)
-        assert np.exp(model._log[[UNK, EOS]]).min() > 0
+        p = np.exp(model.log_next([]))
+        assert p.sum() == pytest.approx(1, abs=1e-12)
+        assert p[[UNK, EOS]].min() > 0
 
 
 def test_a_special_token_in_the_text_is_an_unknown_word(tmp_path: Path) -> None:
     model = firth.train("unigram", [["a b </s> <pad> a <unk>"]], out=tmp_path / "m")
-    assert model.counts[:5].tolist() == [0, 3, 0, 1, 0]
+    assert np.asarray(model.trie.counts)[:5].tolist() == [0, 3, 1, 1, 0]
     score = model.score(["a </s>"])[0]
     assert math.isfinite(score.logprob)
     assert model.score(["a <unk>"])[0].oov == 0

@@ -53,7 +53,7 @@ def test_a_field_can_be_a_recipe() -> None:
 
 def test_differences_between_types() -> None:
     found = difference(find_recipe("words"), find_recipe("unigram"))
-    assert found["type"] == ("tokenizer", "unigram")
+    assert found["type"] == ("tokenizer", "ngram")
     assert found["delta"] == (None, 1.0)
     assert found["tokenizer.model"] == (None, "words")
 

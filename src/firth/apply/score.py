@@ -13,22 +13,27 @@ from firth.text.corpus import stdin_source
 from firth.text.readers import read_lines
 from firth.text.sources import find_sources
 
-_BATCH = 2000  # lines scored at once
+_BATCH = 20_000  # lines scored at once
 
 
-def score_file(model: Any, path: Path, encoding: str | None = None) -> Iterator[tuple[int, Score]]:
-    """(line number from 0, score) of every line of a text file, or of standard input (`-`), that is not blank."""
+def score_file(model: Any, path: Path, encoding: str | None = None) -> Iterator[tuple[int, str, Score]]:
+    """(line number from 0, text, score) of every line of a text file, or of standard input (`-`), that is not blank.
+
+    A model that remembers what it read takes the whole file for one document.
+    """
     scorer = require_scores(model)
     sources = [stdin_source()] if str(path) == "-" else find_sources([path])
     if len(sources) != 1 or sources[0].format != "text":
         raise CorpusError(f"{path} is not a single text file: name a file with one text on each line.")
     lines = ((number, line.strip()) for number, line in read_lines(sources[0], encoding=encoding))
     kept = ((number, line) for number, line in lines if line)
+    remembers = getattr(scorer, "remembers", False)
     empty = True
-    while batch := list(islice(kept, _BATCH)):
+    while batch := list(islice(kept, None if remembers else _BATCH)):
         empty = False
-        scores = scorer.score([line for _, line in batch])
-        yield from zip((number for number, _ in batch), scores, strict=True)
+        texts = [line for _, line in batch]
+        scores = scorer.score(texts, together=True) if remembers else scorer.score(texts)  # type: ignore[call-arg]
+        yield from ((number, text, score) for (number, text), score in zip(batch, scores, strict=True))
     if empty:
         raise CorpusError(f"there is no text in {path}: name a file with one text on each line.")
 
@@ -41,6 +46,7 @@ def line_row(number: int, score: Score) -> dict[str, Any]:
         "tokens": score.tokens,
         "bytes": score.bytes,
         "oov": score.oov,
+        "oov_logprob": score.oov_logprob,
         "spelling": score.spelling,
     }
 
@@ -58,6 +64,7 @@ def summarise(score: Score, kind: str) -> dict[str, Any]:
         "kind": kind,
         "logprob": score.logprob,
         "sentences": score.sentences,
+        "known_perplexity": score.known_perplexity,
     }
 
 
@@ -70,6 +77,22 @@ def score_sentences(model: Any, sentences: Iterable[str]) -> Score:
         for score in scorer.score(batch):
             result += score
     return result
+
+
+def explain_text(model: Any, text: str) -> list[list[dict[str, Any]]]:
+    """How the probability of each token of a text came about."""
+    if not hasattr(model, "explain"):
+        raise AbilityError(f"a {type(model).__name__} cannot explain its scores: use an n-gram model.")
+    explained: list[list[dict[str, Any]]] = model.explain(text)
+    return explained
+
+
+def next_tokens(model: Any, history: str, top: int) -> list[tuple[str, float]]:
+    """The likeliest next tokens after a text, with their probabilities."""
+    if not hasattr(model, "next"):
+        raise AbilityError(f"a {type(model).__name__} cannot say which token comes next: use a language model.")
+    found: list[tuple[str, float]] = model.next(history, top)
+    return found
 
 
 def require_scores(model: Any) -> Scores:

@@ -156,9 +156,9 @@ def verify_artifact(folder: Path) -> dict[str, Any]:
     return {"ok": True, **chosen, "bytes": _total(manifest)}
 
 
-def artifact_info(folder: Path) -> dict[str, Any]:
+def artifact_info(folder: str | Path) -> dict[str, Any]:
     """All that the manifest of the artifact in `folder` says, with the folder and the size of its files."""
-    manifest = open_artifact(folder, verify=False).manifest
+    manifest = open_artifact(Path(folder), verify=False).manifest
     return {"folder": str(folder), **manifest.to_dict(), "bytes": _total(manifest)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import json
+import math
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -61,9 +62,29 @@ def fail(message: str, code: int) -> NoReturn:
 def show(as_json: bool, data: Mapping[str, Any], text: Callable[[], None]) -> None:
     """Prints `data` as one JSON object, or calls `text` to print it for people."""
     if as_json:
-        print(json.dumps(data, ensure_ascii=False))
+        print(to_json(data))
     else:
         text()
+
+
+def to_json(data: Any) -> str:
+    """One line of JSON; infinities, which it has no name for, as numbers that every reader takes for infinite.
+
+    >>> to_json({"logprob": -math.inf, "tokens": 3})
+    '{"logprob": -1e999, "tokens": 3}'
+    """
+    text = json.dumps(_mark_infinities(data), ensure_ascii=False)
+    return text.replace('"\\u0000+"', "1e999").replace('"\\u0000-"', "-1e999")
+
+
+def _mark_infinities(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "\0+" if value > 0 else "\0-"
+    if isinstance(value, Mapping):
+        return {key: _mark_infinities(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mark_infinities(item) for item in value]
+    return value
 
 
 def print_fields(fields: Mapping[str, Any]) -> None:

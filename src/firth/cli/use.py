@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from firth.cli.console import EncodingOption, JsonFlag, print_fields, show, verb
+from firth.cli.console import EncodingOption, JsonFlag, print_fields, show, to_json, verb
 
 ModelArgument = Annotated[Path, typer.Argument(help="The folder of a trained model.")]
 
@@ -20,6 +20,9 @@ def score(
     model: ModelArgument,
     file: Annotated[Path, typer.Argument(help="A text file, one text on each line; - for standard input.")],
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write each line's score here as JSONL.")] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say of each token how its probability came about.")
+    ] = False,
     encoding: EncodingOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -28,23 +31,46 @@ def score(
     Example: firth score uni test.txt -o scores.jsonl
     """
     from firth.abilities import Score
-    from firth.apply.score import line_row, score_file, summarise
+    from firth.apply.score import explain_text, line_row, score_file, summarise
     from firth.artifact.models import load
     from firth.files import new_file
     from firth.progress import progress
 
     loaded: Any = load(model)
     whole = Score()
+    explained: list[dict[str, Any]] = []
     with ExitStack() as stack:
         rows = stack.enter_context(new_file(out)) if out else None
         advance = stack.enter_context(progress("scoring"))
-        for number, one in score_file(loaded, file, encoding):
+        for number, text, one in score_file(loaded, file, encoding):
             whole += one
             advance(one.bytes)
+            if explain:
+                explained.append({"line": number, "sentences": explain_text(loaded, text)})
             if rows:
-                rows.write(json.dumps(line_row(number, one)).encode() + b"\n")
+                row = line_row(number, one) | ({"sentences": explained.pop()["sentences"]} if explain else {})
+                rows.write(to_json(row).encode() + b"\n")
     summary = summarise(whole, loaded.score_kind)
-    show(as_json, summary, lambda: print_fields(summary))
+    details = {"lines": explained} if explain and not out else {}
+
+    def text_output() -> None:
+        for line in explained:
+            _print_explained(line)
+        print_fields(summary)
+
+    show(as_json, summary | details, text_output)
+
+
+def _print_explained(line: dict[str, Any]) -> None:
+    """A row for each token: probability, length of the n-gram that gave it, its history, weights of longer ones."""
+    for sentence in line["sentences"]:
+        for row in sentence:
+            order = f"{row['order']}-gram" if "order" in row else ""
+            weights = " ".join(f"{math.exp(weight):.3g}" for weight in row.get("backoffs", []))
+            history = " ".join(row.get("history", []))
+            passed = f"  after backing off with {weights}" if weights else ""
+            print(f"{row['token']:<16} {math.exp(row['logprob']):<10.4g} {order:<8}{history}{passed}")
+        print()
 
 
 @verb
@@ -59,19 +85,28 @@ def generate(
         float | None, typer.Option("--top-p", min=0, max=1, help="Only the likeliest tokens of this mass.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Decides what is drawn.")] = 0,
+    likeliest: Annotated[
+        int | None, typer.Option("--next", min=1, help="Show the likeliest next tokens instead, so many of them.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Text that the model writes.
+    """Text that the model writes, or what it expects next.
 
-    Example: firth generate uni --count 3 --length 20
+    Example: firth generate kn --prompt "the stock" --next 5
     """
     from firth.abilities import Generates
+    from firth.apply.score import next_tokens
     from firth.artifact.models import load
     from firth.errors import AbilityError
 
     loaded: Any = load(model)
     if not isinstance(loaded, Generates):
         raise AbilityError(f"{model} cannot write text: generate with a language model.")
+    if likeliest is not None:
+        found = next_tokens(loaded, prompt, likeliest)
+        rows = [{"token": token, "probability": probability} for token, probability in found]
+        show(as_json, {"next": rows}, lambda: sys.stdout.writelines(f"{p:.4f}  {token}\n" for token, p in found))
+        return
     texts = loaded.generate(
         prompt, count=count, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
     )

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import singledispatch
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from firth.abilities import Scores, total
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load, load_tokenizer, save
-from firth.counts.unigram import UnigramRecipe, train_unigram
+from firth.counts.ngram import NgramRecipe
 from firth.errors import BudgetError, RecipeError
 from firth.files import require_free
 from firth.fit.budget import Budget
+from firth.fit.counts import parameters_of, train_counts
 from firth.progress import note
 from firth.recipes.table import Recipe, find_recipe
 from firth.recipes.values import override, recipe_to_json
@@ -34,6 +37,8 @@ class Run:
     """What a trainer is given beside its recipe."""
 
     corpus: Corpus
+    valid: Corpus | None
+    """Held-out text, for free parameters that are fitted to what the model has not seen."""
     tokenizer: Tokenizer | None
     budget: Budget | None
     seed: int
@@ -49,7 +54,7 @@ class Trained:
     """As asked for, with what was left open filled in."""
     store: TokenStore
     spent: Mapping[str, float]
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, Any]
 
 
 def train(
@@ -84,18 +89,19 @@ def train(
     require_free(folder)
     if size is not None:
         raise RecipeError(f"{name} comes in one size: leave --size out.")
+    corpus = open_corpus(corpora, field, encoding, layout)
     run = Run(
-        corpus=open_corpus(corpora, field, encoding, layout),
+        corpus=corpus,
+        valid=None if valid is None else open_corpus((valid,), field, encoding, corpus.layout),
         tokenizer=_given_tokenizer(tokenizer),
         budget=Budget.parse(budget) if budget else None,
         seed=seed,
         threads=threads,
     )
-    valid_corpus = None if valid is None else open_corpus((valid,), field, encoding, run.corpus.layout)
     trained = pretrain(wanted, run)
     metrics = dict(trained.metrics)
-    if valid_corpus is not None and isinstance(trained.model, Scores):
-        metrics |= _validate(trained.model, valid_corpus)
+    if run.valid is not None and isinstance(trained.model, Scores):
+        metrics |= _validate(trained.model, run.valid)
     save(
         folder,
         trained.model,
@@ -129,23 +135,14 @@ def _(recipe: TokenizerRecipe, run: Run) -> Trained:
 
 
 @pretrain.register
-def _(recipe: UnigramRecipe, run: Run) -> Trained:
-    if run.budget is not None and run.budget.flops is not None:
-        raise BudgetError("counting takes no FLOPs to speak of: give the budget in time or tokens.")
+def _(recipe: NgramRecipe, run: Run) -> Trained:
     started = time.monotonic()
     tokenizer = run.tokenizer or train_tokenizer(recipe.tokenizer, run.corpus, run.threads)
-    recipe = replace(recipe, tokenizer=tokenizer.recipe)
     store = open_store(run.corpus, tokenizer, run.threads)
-    model, tokens = train_unigram(
-        recipe,
-        store,
-        tokenizer,
-        run.corpus.layout,
-        most_tokens=run.budget.tokens if run.budget else None,
-        deadline=started + run.budget.seconds if run.budget and run.budget.seconds else None,
-    )
+    model, tokens = train_counts(recipe, run, tokenizer, store, started)
     spent = {"seconds": time.monotonic() - started, "tokens": tokens}
-    return Trained(model, recipe, store, spent, {})
+    metrics = {"ngrams": np.diff(model.trie.levels).tolist()} | parameters_of(model)
+    return Trained(model, model.recipe, store, spent, metrics)
 
 
 def token_metrics(store: TokenStore, tokenizer: Tokenizer) -> dict[str, float]:

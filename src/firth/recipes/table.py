@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from firth.counts.unigram import UnigramRecipe
+from firth.counts.ngram import NgramRecipe
 from firth.errors import RecipeError, near_miss
 from firth.recipes import counts, tokenizers
 from firth.tokens.recipe import TokenizerRecipe
 
-Recipe = TokenizerRecipe | UnigramRecipe
+Recipe = TokenizerRecipe | NgramRecipe
 
-FAMILIES: dict[str, type[Recipe]] = {"tokenizer": TokenizerRecipe, "unigram": UnigramRecipe}
+FAMILIES: dict[str, type[Recipe]] = {"tokenizer": TokenizerRecipe, "ngram": NgramRecipe}
 """The name that a manifest gives to each type of recipe."""
+
+_SHORT_NAME = re.compile(r"([a-z]+)([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -57,14 +60,130 @@ RECIPES: dict[str, Entry] = {
         ("bpe",),
     ),
     "unigram": Entry(counts.unigram, "counts", 1948, "Shannon, A Mathematical Theory of Communication"),
+    "mle": Entry(counts.mle, "counts", 1951, "Shannon, Prediction and Entropy of Printed English", ("unigram",)),
+    "ngram": Entry(
+        counts.ngram,
+        "counts",
+        1998,
+        "Chen and Goodman, An Empirical Study of Smoothing Techniques for Language Modeling",
+        ("mle",),
+    ),
+    "laplace": Entry(counts.laplace, "counts", 1951, "after Laplace, Théorie analytique des probabilités", ("mle",)),
+    "additive": Entry(counts.additive, "counts", 1951, "after Lidstone and Jeffreys", ("laplace",)),
+    "good-turing": Entry(
+        counts.good_turing,
+        "counts",
+        1953,
+        "Good, The Population Frequencies of Species and the Estimation of Population Parameters",
+        ("mle",),
+    ),
+    "katz": Entry(
+        counts.katz,
+        "counts",
+        1987,
+        "Katz, Estimation of Probabilities from Sparse Data for the Language Model Component",
+        ("good-turing",),
+    ),
+    "katz3": Entry(
+        counts.katz3,
+        "counts",
+        1987,
+        "Katz, Estimation of Probabilities from Sparse Data for the Language Model Component",
+        ("katz",),
+    ),
+    "church-gale": Entry(
+        counts.church_gale,
+        "counts",
+        1991,
+        "Church and Gale, A Comparison of the Enhanced Good-Turing and Deleted Estimation Methods",
+        ("good-turing",),
+    ),
+    "jelinek-mercer": Entry(
+        counts.jelinek_mercer,
+        "counts",
+        1980,
+        "Jelinek and Mercer, Interpolated Estimation of Markov Source Parameters",
+        ("mle",),
+    ),
+    "witten-bell": Entry(
+        counts.witten_bell, "counts", 1991, "Witten and Bell, The Zero-Frequency Problem", ("jelinek-mercer",)
+    ),
+    "absolute": Entry(
+        counts.absolute,
+        "counts",
+        1994,
+        "Ney et al., On Structuring Probabilistic Dependences in Stochastic Language Modelling",
+        ("jelinek-mercer",),
+    ),
+    "bayes": Entry(
+        counts.bayes, "counts", 1995, "MacKay and Peto, A Hierarchical Dirichlet Language Model", ("additive",)
+    ),
+    "kneser-ney": Entry(
+        counts.kneser_ney,
+        "counts",
+        1995,
+        "Kneser and Ney, Improved Backing-off for M-gram Language Modeling",
+        ("absolute",),
+    ),
+    "kn3": Entry(
+        counts.kn3, "counts", 1995, "Kneser and Ney, Improved Backing-off for M-gram Language Modeling", ("kneser-ney",)
+    ),
+    "kn5": Entry(
+        counts.kn5, "counts", 1995, "Kneser and Ney, Improved Backing-off for M-gram Language Modeling", ("kn3",)
+    ),
+    "modified-kneser-ney": Entry(
+        counts.modified_kneser_ney,
+        "counts",
+        1998,
+        "Chen and Goodman, An Empirical Study of Smoothing Techniques for Language Modeling",
+        ("kneser-ney",),
+    ),
+    "mkn3": Entry(
+        counts.mkn3,
+        "counts",
+        1998,
+        "Chen and Goodman, An Empirical Study of Smoothing Techniques for Language Modeling",
+        ("modified-kneser-ney",),
+    ),
+    "mkn5": Entry(
+        counts.mkn5,
+        "counts",
+        1998,
+        "Chen and Goodman, An Empirical Study of Smoothing Techniques for Language Modeling",
+        ("mkn3",),
+    ),
+    "pitman-yor": Entry(
+        counts.pitman_yor,
+        "counts",
+        2006,
+        "Teh, A Hierarchical Bayesian Language Model Based on Pitman-Yor Processes",
+        ("kneser-ney",),
+    ),
+    "stupid-backoff": Entry(
+        counts.stupid, "counts", 2007, "Brants et al., Large Language Models in Machine Translation", ("mle",)
+    ),
 }
 
 
 def find_entry(name: str) -> Entry:
-    """The entry of that name; a wrong one raises `RecipeError` with the nearest right one."""
+    """The entry of that name; a wrong one raises `RecipeError` with the nearest right one.
+
+    >>> find_entry("mkn4").make().order
+    4
+    """
+    short = _SHORT_NAME.fullmatch(name)
+    if name not in RECIPES and short and short[1] in counts.SHORT:
+        long = RECIPES[counts.SHORT[short[1]]]
+        return replace(long, make=lambda: override_order(long.make(), int(short[2])))
     if name not in RECIPES:
         raise RecipeError(f"there is no recipe {name!r}: {near_miss(name, RECIPES)}")
     return RECIPES[name]
+
+
+def override_order(recipe: Recipe, order: int) -> Recipe:
+    """The same n-gram recipe with another order."""
+    assert isinstance(recipe, NgramRecipe)
+    return replace(recipe, order=order)
 
 
 def find_recipe(name: str) -> Recipe:

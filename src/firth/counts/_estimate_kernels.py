@@ -1,0 +1,154 @@
+"""Numba kernels that turn counts into probabilities, one history after the other.
+
+With c the count of an n-gram, d its discount and e what is added for its history h:
+
+    alpha(w|h) = (c(hw) - d(hw)) / (c(h.) + e(h))        rest(h) = (sum of d + e(h)) / (c(h.) + e(h))
+
+Interpolated models add rest(h) times the probability after the shorter history to every alpha; back-off models give it
+to the words never seen after h alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+INTERPOLATED, BACK_OFF, FLAT_INTERPOLATED, FLAT_BACK_OFF, UNSCALED = range(5)
+"""How the rest is given on: to the shorter history, the same for unseen words only, equally to all words, equally to
+unseen words, or by a constant weight (stupid back-off)."""
+
+
+@njit(cache=True, nogil=True)
+def totals(first: Any, begin: Any, end: Any, base: Any, counts: Any, out: Any, distinct: Any) -> Any:
+    """The sum of the counts after each of the histories from `begin` to `end`, and the number of different words.
+
+    `counts` are those of the level above, whose first node is `base`; `out[0]` is for node `begin`.
+    """
+    for g in range(begin, end):
+        total = 0.0
+        for child in range(first[g] - base, first[g + 1] - base):
+            total += counts[child]
+        out[g - begin] = total
+        distinct[g - begin] = first[g + 1] - first[g]
+
+
+@njit(cache=True, nogil=True)
+def estimate(
+    first: Any, parents: Any, origin: Any, base: Any, counts: Any, links: Any, lower: Any, lower_base: Any,
+    table: Any, slope: Any, extra: Any, taken: Any, spare: Any, combine: Any, flat: Any, weight: Any, words: Any,
+    rounded: Any,
+    p: Any, bow: Any,
+) -> Any:  # fmt: skip
+    """Fills `p` for the children of the nodes in `parents`, and `bow` for the nodes themselves.
+
+    Discounts are `table[min(c, last)] + slope[h] * c + taken[node]`, each where given; `flat` is 1/V; `words` is V.
+    `rounded` probabilities are those that float32 logarithms stand for, and `bow` is then made to fit them, so that
+    they still sum to one. `origin` is the first node of the histories' level. Where nothing is discounted, `spare` is
+    added to the count of the history, so that unseen words get something.
+    """
+    for g in range(parents[0], parents[1]):
+        begin, end = np.int64(first[g]) - base, np.int64(first[g + 1]) - base
+        h = g - origin
+        if begin == end:
+            bow[h] = 1.0
+            continue
+        total, discounted, below = 0.0, 0.0, 0.0
+        for child in range(begin, end):
+            count = counts[child]
+            total += count
+            discount = 0.0
+            if table.size:
+                discount = table[min(np.int64(count), table.size - 1)]
+            if slope.size:
+                discount += slope[h] * count
+            if taken.size:
+                discount += taken[child]
+            discounted += discount
+            p[child] = count - discount
+        more = extra[h] if extra.size else 0.0
+        if discounted + more == 0.0:
+            more = spare
+        rest = (discounted + more) / (total + more)
+        scale = 1.0 / (total + more)
+        if combine in (BACK_OFF, INTERPOLATED):
+            for child in range(begin, end):
+                below += lower[np.int64(links[child]) - lower_base]
+        elif combine != UNSCALED:
+            below = flat * (end - begin)
+        given = rest
+        if combine == UNSCALED:
+            given = weight
+        elif combine in (BACK_OFF, FLAT_BACK_OFF):
+            if end - begin >= words or 1.0 - below < 1e-13:  # no word is left to give the rest to
+                scale /= 1.0 - rest
+                given = 0.0
+            else:
+                given = rest / (1.0 - below)
+        if combine == INTERPOLATED:
+            for child in range(begin, end):
+                p[child] = p[child] * scale + rest * lower[np.int64(links[child]) - lower_base]
+        elif combine == FLAT_INTERPOLATED:
+            for child in range(begin, end):
+                p[child] = p[child] * scale + rest * flat
+        else:
+            for child in range(begin, end):
+                p[child] = p[child] * scale
+        if rounded and combine != UNSCALED:
+            given = _round(p, begin, end, below, given)
+        bow[h] = given
+
+
+@njit(cache=True, nogil=True)
+def _round(p: Any, begin: Any, end: Any, below: Any, given: Any) -> Any:
+    """Rounds probabilities to what float32 logarithms hold; the weight that makes them sum to one again."""
+    seen = 0.0
+    for child in range(begin, end):
+        p[child] = math.exp(np.float64(np.float32(math.log(p[child]))))
+        seen += p[child]
+    if given > 0.0 and seen < 1.0 and below < 1.0:
+        return (1.0 - seen) / (1.0 - below)
+    return given
+
+
+@njit(cache=True, nogil=True)
+def renormalise(
+    first: Any, parents: Any, origin: Any, base: Any, links: Any, lower: Any, lower_base: Any, flat: Any, p: Any,
+    bow: Any,
+) -> Any:  # fmt: skip
+    """Back-off weights that make the probabilities `p`, whatever they are, sum to one after every history.
+
+    With `flat` above 0 the rest is shared equally among unseen words.
+    """
+    for g in range(parents[0], parents[1]):
+        begin, end = np.int64(first[g]) - base, np.int64(first[g + 1]) - base
+        seen, below = 0.0, 0.0
+        for child in range(begin, end):
+            seen += p[child]
+            below += flat if flat > 0.0 else lower[np.int64(links[child]) - lower_base]
+        if begin == end:
+            bow[g - origin] = 1.0
+        elif seen >= 1.0 or 1.0 - below < 1e-13:
+            bow[g - origin] = 0.0
+        else:
+            bow[g - origin] = (1.0 - seen) / (1.0 - below)
+
+
+@njit(cache=True, nogil=True)
+def logarithms(p: Any, begin: Any, end: Any, out: Any) -> Any:
+    """Natural logarithms; of 0 minus infinity."""
+    for i in range(begin, end):
+        out[i] = math.log(p[i]) if p[i] > 0.0 else -np.inf
+
+
+@njit(cache=True, nogil=True)
+def round_in_turn(p: Any, order: Any) -> Any:
+    """Rounds each probability to what a float32 logarithm holds, in the given order; the next one takes the error."""
+    owed = 0.0
+    for word in order:
+        if p[word] > 0.0:
+            wanted = p[word] + owed
+            p[word] = math.exp(np.float64(np.float32(math.log(wanted)))) if wanted > 0.0 else p[word]
+            owed = wanted - p[word]

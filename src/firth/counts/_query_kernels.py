@@ -1,0 +1,282 @@
+"""Numba kernels that look n-grams up: the longest history that was seen decides, shorter ones stand in.
+
+Names: state = the node of the longest known history; depth = its length.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+ROOT = np.uint32(0xFFFFFFFF)
+BACK_OFF, FLAT, STEPS = range(3)
+"""What is done with a word never seen after the history: ask the shorter history; give all such words the same share;
+or a share that depends on how frequent history and word are (Church and Gale)."""
+
+
+@njit(cache=True, nogil=True, inline="always")
+def find_child(words: Any, first: Any, state: Any, word: Any) -> Any:
+    """The child of `state` whose last word is `word`, or ROOT."""
+    low, high = np.int64(first[state]), np.int64(first[np.int64(state) + 1])
+    end = high
+    while low < high:
+        middle = (low + high) >> 1
+        if words[middle] < word:
+            low = middle + 1
+        else:
+            high = middle
+    return np.uint32(low) if low < end and words[low] == word else ROOT
+
+
+@njit(cache=True, nogil=True, inline="always")
+def value(logp: Any, books: Any, levels: Any, node: Any) -> Any:
+    """The log-probability of a node: as it stands, or looked up in the book of its level."""
+    if books.size == 0:
+        return np.float64(logp[node])
+    level = 0
+    while np.int64(node) >= levels[level + 1]:
+        level += 1
+    return books[level, np.int64(logp[node])]
+
+
+@njit(cache=True, nogil=True)
+def unseen(bow: Any, mode: Any, flat: Any, heads: Any, tails: Any, steps: Any, state: Any, word: Any) -> Any:
+    """The log-probability of a word never seen after `state`, where nothing is backed off to."""
+    if mode == FLAT:
+        return bow[state] + flat[word]
+    bucket = np.int64(math.floor(heads[state] + tails[word]))
+    return bow[state] + steps[min(max(bucket, 0), steps.size - 1)] + flat[word]
+
+
+@njit(cache=True, nogil=True)
+def score_backing_off(
+    ids: Any, bounds: Any, begin: Any, end: Any, bos: Any, levels: Any, words: Any, first: Any, links: Any, logp: Any,
+    bow: Any, books: Any, out: Any,
+) -> Any:  # fmt: skip
+    """Writes the log-probability of every id of the sentences from `begin` to `end`."""
+    contexts = bow.size
+    for sentence in range(begin, end):
+        state = np.uint32(bos) if contexts else ROOT
+        for place in range(bounds[sentence], bounds[sentence + 1]):
+            word = ids[place]
+            total = 0.0
+            node = ROOT
+            while state != ROOT:
+                node = find_child(words, first, state, word)
+                if node != ROOT:
+                    break
+                total += bow[state]
+                state = links[state]
+            if node == ROOT:
+                node = np.uint32(word)
+            out[place] = total + value(logp, books, levels, node)
+            state = node
+            while state != ROOT and np.int64(state) >= contexts:
+                state = links[state]
+
+
+@njit(cache=True, nogil=True)
+def score_flat(
+    ids: Any, bounds: Any, begin: Any, end: Any, bos: Any, levels: Any, words: Any, first: Any, links: Any, logp: Any,
+    bow: Any, books: Any, mode: Any, flat: Any, heads: Any, tails: Any, steps: Any, out: Any,
+) -> Any:  # fmt: skip
+    """The same for models that never ask a shorter history: a history never seen says nothing about the next word."""
+    contexts = bow.size
+    longest = levels.size - 2
+    for sentence in range(begin, end):
+        state, depth = (np.uint32(bos), 1) if contexts else (ROOT, 0)
+        for place in range(bounds[sentence], bounds[sentence + 1]):
+            word = ids[place]
+            known = depth == min(longest, place - bounds[sentence] + 1)
+            at, found = state, ROOT
+            while at != ROOT:
+                found = find_child(words, first, at, word)
+                if found != ROOT:
+                    break
+                at = links[at]
+                depth -= 1
+            node = np.uint32(word) if found == ROOT else found
+            if not known:
+                out[place] = flat[word]
+            elif at == state:
+                out[place] = value(logp, books, levels, node)
+            else:
+                out[place] = unseen(bow, mode, flat, heads, tails, steps, state, word)
+            state, depth = node, depth + 1
+            while state != ROOT and np.int64(state) >= contexts:
+                state = links[state]
+                depth -= 1
+
+
+@njit(cache=True, nogil=True)
+def state_after(history: Any, contexts: Any, words: Any, first: Any, links: Any) -> Any:
+    """The node of the longest end of the history that is known, `<s>` included, and its length."""
+    state, depth = ROOT, 0
+    for word in history:
+        node = ROOT
+        while state != ROOT:
+            node = find_child(words, first, state, word)
+            if node != ROOT:
+                break
+            state = links[state]
+            depth -= 1
+        state, depth = (np.uint32(word) if node == ROOT else node), depth + 1
+        while state != ROOT and np.int64(state) >= contexts:
+            state = links[state]
+            depth -= 1
+    return state, depth
+
+
+@njit(cache=True, nogil=True)
+def next_backing_off(
+    state: Any, levels: Any, words: Any, first: Any, links: Any, logp: Any, bow: Any, books: Any, out: Any
+) -> Any:
+    """Writes the log-probability of every word after `state`: unigrams first, overwritten by ever longer n-grams."""
+    chain = np.empty(levels.size, dtype=np.uint32)
+    weights = np.zeros(levels.size + 1)
+    length = 0
+    while state != ROOT:
+        chain[length] = state
+        weights[length + 1] = weights[length] + bow[state]
+        state = links[state]
+        length += 1
+    for word in range(out.size):
+        out[word] = weights[length] + value(logp, books, levels, word)
+    for place in range(length - 1, -1, -1):
+        at = np.int64(chain[place])
+        for child in range(first[at], first[at + 1]):
+            out[words[child]] = weights[place] + value(logp, books, levels, child)
+
+
+@njit(cache=True, nogil=True)
+def next_flat(
+    state: Any, known: Any, levels: Any, words: Any, first: Any, logp: Any, bow: Any, books: Any, mode: Any, flat: Any,
+    heads: Any, tails: Any, steps: Any, out: Any,
+) -> Any:  # fmt: skip
+    """The same for models that never ask a shorter history."""
+    for word in range(out.size):
+        if not known:
+            out[word] = flat[word]
+        elif state == ROOT:
+            out[word] = value(logp, books, levels, word)
+        else:
+            out[word] = unseen(bow, mode, flat, heads, tails, steps, state, word)
+    if known and state != ROOT:
+        for child in range(first[np.int64(state)], first[np.int64(state) + 1]):
+            out[words[child]] = value(logp, books, levels, child)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _offer(best: Any, scores: Any, held: Any, word: Any, score: Any) -> Any:
+    """Keeps the word among the best, sorted, if it belongs there; of equal ones the smaller id comes first."""
+    if held == best.size and (score < scores[held - 1] or (score == scores[held - 1] and word > best[held - 1])):
+        return held
+    place = held if held < best.size else held - 1
+    while place > 0 and (scores[place - 1] < score or (scores[place - 1] == score and best[place - 1] > word)):
+        scores[place], best[place] = scores[place - 1], best[place - 1]
+        place -= 1
+    scores[place], best[place] = score, word
+    return min(held + 1, best.size)
+
+
+@njit(cache=True, nogil=True)
+def top_backing_off(
+    state: Any, levels: Any, words: Any, first: Any, links: Any, logp: Any, bow: Any, books: Any, frequent: Any,
+    seen: Any, stamp: Any, best: Any, scores: Any,
+) -> Any:  # fmt: skip
+    """The likeliest words after `state` into `best`, longest history first; returns how many there are.
+
+    `frequent` holds all words, likeliest unigram first, so that few of them need to be looked at. `seen[w] == stamp`
+    marks the words that a longer history has spoken for.
+    """
+    held = 0
+    total = 0.0
+    while state != ROOT:
+        at = np.int64(state)
+        for child in range(first[at], first[at + 1]):
+            word = words[child]
+            if seen[word] != stamp:
+                seen[word] = stamp
+                held = _offer(best, scores, held, word, total + value(logp, books, levels, child))
+        total += bow[at]
+        state = links[at]
+    for word in frequent:
+        score = total + value(logp, books, levels, word)
+        if score == -np.inf or (held == best.size and score < scores[held - 1]):
+            break
+        if seen[word] != stamp:
+            held = _offer(best, scores, held, word, score)
+    return held
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _uniform(chance: Any) -> Any:
+    """The next number in [0, 1) of the generator whose state is `chance[0]` (splitmix64, Steele et al. 2014)."""
+    chance[0] += np.uint64(0x9E3779B97F4A7C15)
+    mixed = chance[0]
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.float64((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)) / 9007199254740992.0
+
+
+@njit(cache=True, nogil=True)
+def _draw_child(state: Any, levels: Any, first: Any, logp: Any, bow: Any, books: Any, aim: Any) -> Any:
+    """The child of `state` at which the probabilities add up to more than `aim`; ROOT if they never do."""
+    total, last = 0.0, ROOT
+    for child in range(first[np.int64(state)], first[np.int64(state) + 1]):
+        share = math.exp(value(logp, books, levels, child))
+        total += share
+        if share > 0.0:
+            last = np.uint32(child)
+        if aim < total:
+            return last
+    # Where nothing is left for other words, a sum just below one is rounding.
+    return last if bow[state] == -np.inf or total > 1.0 - 1e-12 else ROOT
+
+
+@njit(cache=True, nogil=True)
+def draw_sentence(
+    state: Any, eos: Any, levels: Any, words: Any, first: Any, links: Any, logp: Any, bow: Any, books: Any, sums: Any,
+    chance: Any, out: Any,
+) -> Any:  # fmt: skip
+    """Draws words into `out` until the end of the sentence; returns how many.
+
+    After the longest history a word seen there is drawn with its probability; if it is to be another one, it is drawn
+    after the shorter history, again and again while it is one that was seen after the longer. `sums` adds up unigrams.
+    """
+    chain = np.empty(levels.size, dtype=np.uint32)
+    for drawn in range(out.size):
+        depth = 0
+        while True:
+            aim = _uniform(chance)
+            if state == ROOT:
+                node = np.uint32(min(np.searchsorted(sums, aim * sums[-1], side="right"), sums.size - 1))
+                word = node
+            else:
+                node = _draw_child(state, levels, first, logp, bow, books, aim)
+                if node == ROOT:
+                    chain[depth] = state
+                    depth += 1
+                    state = links[state]
+                    continue
+                word = words[node]
+            again = False
+            for place in range(depth - 1, -1, -1):
+                if find_child(words, first, chain[place], word) != ROOT:
+                    if place + 1 < depth:
+                        state = chain[place + 1]
+                    depth = place + 1
+                    again = True
+                    break
+            if not again:
+                break
+        if word == eos:
+            return drawn
+        out[drawn] = word
+        state = node
+        while state != ROOT and np.int64(state) >= bow.size:
+            state = links[state]
+    return out.size
