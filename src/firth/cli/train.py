@@ -68,8 +68,11 @@ def train(
 @verb
 def adapt(
     model: Annotated[Path, typer.Argument(help="The folder of a trained model or tokenizer.")],
-    corpus: Annotated[list[str], typer.Argument(help="Files, folders, globs, - or builtin:NAME.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The new folder to write.")],
+    corpus: Annotated[list[str] | None, typer.Argument(help="Files, folders, globs, - or builtin:NAME.")] = None,
+    add: Annotated[list[str] | None, typer.Option("--add", help="Text or n-gram model whose counts to add.")] = None,
+    remove: Annotated[list[str] | None, typer.Option("--remove", help="Text or model to take away again.")] = None,
+    valid: Annotated[str | None, typer.Option("--valid", help="Held-out text for free parameters.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key.sub=value.")] = None,
     threads: ThreadsOption = None,
     field: FieldOption = "text",
@@ -77,17 +80,20 @@ def adapt(
     layout: LayoutOption = "auto",
     as_json: JsonFlag = False,
 ) -> None:
-    """Go on with a domain's text; a tokenizer's vocabulary grows and keeps its old ids.
+    """Go on with a domain's text: a tokenizer's vocabulary grows, an n-gram model's counts are added up.
 
-    Example: firth adapt wp medical.txt -o wp-medical --set vocab_size=20000
+    Example: firth adapt kn --add june.txt --remove may.txt -o kn-june
     """
     from firth.artifact.folder import artifact_info
     from firth.fit.adapt import adapt as run
 
     run(
         model,
-        *corpus,
+        *(corpus or []),
         out=out,
+        add=add or [],
+        remove=remove or [],
+        valid=valid,
         settings=settings or [],
         threads=threads,
         field=field,

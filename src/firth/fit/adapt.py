@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from firth.artifact.folder import open_artifact
+from firth.artifact.folder import Artifact, open_artifact
 from firth.artifact.models import load, save
+from firth.counts.ngram import NgramModel
 from firth.errors import AbilityError, RecipeError
 from firth.files import require_free
+from firth.fit.algebra import change_counts, describe_change, is_model, require_whole, share_of_model, share_of_text
+from firth.fit.counts import count_metrics
 from firth.fit.train import Text, open_corpus, store_counts, token_metrics
 from firth.recipes.values import override
+from firth.text.corpus import Corpus
 from firth.tokens.build import open_store
 from firth.tokens.extend import extend_tokenizer
 from firth.tokens.recipe import TokenizerRecipe
@@ -25,7 +30,10 @@ def adapt(
     model: str | Path,
     *corpora: Text,
     out: str | Path,
-    settings: tuple[str, ...] | list[str] = (),
+    add: Sequence[str | Path] = (),
+    remove: Sequence[str | Path] = (),
+    valid: Text | None = None,
+    settings: Sequence[str] = (),
     threads: int | None = None,
     field: str = "text",
     encoding: str | None = None,
@@ -33,18 +41,39 @@ def adapt(
 ) -> Any:
     """The model after more training on the corpora, saved in the folder `out`.
 
-    A tokenizer's vocabulary grows, by a quarter or to `vocab_size`; the ids of its old tokens stay.
+    A tokenizer's vocabulary grows, by a quarter or to `vocab_size`; the ids of its old tokens stay. An n-gram model
+    becomes exactly the one that training on all the text would give: texts and other models' counts are added, and with
+    `remove` taken away again.
     """
     artifact = open_artifact(Path(model))
     require_free(Path(out))
+    if not (corpora or add or remove):
+        raise RecipeError("nothing to adapt to was given: name a corpus, or --add or --remove.")
     old = load(model)
+
+    def read(texts: Sequence[Text], kind: str) -> Corpus:
+        return open_corpus(texts, field, encoding, kind)
+
+    if isinstance(old, NgramModel):
+        given = [*((one, 1) for one in (*corpora, *add)), *((one, -1) for one in remove)]
+        return _change(artifact, old, given, Path(out), read, valid, settings, threads)
+    if add or remove:
+        raise AbilityError(
+            f"{model} ({artifact.manifest.name}) holds no counts to add to: name a corpus without --add."
+        )
     if not isinstance(old, Tokenizer):
         raise AbilityError(f"{model} ({artifact.manifest.name}) cannot go on training: train it on all the text.")
+    return _grow(artifact, old, read(corpora, layout), Path(out), settings, threads)
+
+
+def _grow(
+    artifact: Artifact, old: Tokenizer, corpus: Corpus, out: Path, settings: Sequence[str], threads: int | None
+) -> Any:
+    """A tokenizer with the tokens of a domain added."""
     wanted = override(old.recipe, settings)
     if not isinstance(wanted, TokenizerRecipe) or replace(wanted, vocab_size=old.recipe.vocab_size) != old.recipe:
         raise RecipeError("adapting keeps the kind of tokens: set vocab_size only.")
     size = wanted.vocab_size if settings else int(len(old) * _GROWTH)
-    corpus = open_corpus(corpora, field, encoding, layout)
     started = time.monotonic()
     grown = extend_tokenizer(old, corpus, size or 0, threads)
     store = open_store(corpus, grown, threads)
@@ -55,7 +84,7 @@ def adapt(
         "unknown_share_before": before.facts.unknown / before.facts.tokens,
     }
     save(
-        Path(out),
+        out,
         grown,
         name=artifact.manifest.name,
         recipe=grown.recipe,
@@ -63,5 +92,42 @@ def adapt(
         corpus=corpus.describe() | store_counts(store),
         seed=artifact.manifest.seed,
         metrics=metrics,
+    )
+    return load(out)
+
+
+def _change(
+    artifact: Artifact,
+    old: NgramModel,
+    given: Sequence[tuple[Any, int]],
+    out: Path,
+    read: Callable[[Sequence[Text], str], Corpus],
+    valid: Text | None,
+    settings: Sequence[str],
+    threads: int | None,
+) -> Any:
+    """An n-gram model with texts and other models added or taken away."""
+    if settings:
+        raise RecipeError("adapting keeps an n-gram model's recipe: train again to change it.")
+    require_whole(old, str(artifact.folder))
+    started = time.monotonic()
+    shares = [
+        share_of_model(Path(one), old, sign)
+        if isinstance(one, str | Path) and is_model(one)
+        else share_of_text(read((one,), old.layout), old, sign, threads)
+        for one, sign in given
+    ]
+    heldout = None if valid is None else read((valid,), old.layout)
+    changed = change_counts(old, shares, heldout=heldout, seed=artifact.manifest.seed, threads=threads)
+    tokens = sum(int(share.facts.get("tokens", 0)) for share in shares)
+    save(
+        out,
+        changed,
+        name=artifact.manifest.name,
+        recipe=changed.recipe,
+        budget={"asked": None, "spent": {"seconds": time.monotonic() - started, "tokens": tokens}},
+        corpus=describe_change(artifact.manifest.corpus, shares),
+        seed=artifact.manifest.seed,
+        metrics=count_metrics(changed),
     )
     return load(out)

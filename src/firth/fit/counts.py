@@ -64,7 +64,7 @@ def _tokens_in(budget: Budget, store: TokenStore, order: int, vocabulary: int, s
     return int(max(left, 0.0) / pace) if pace > 0 else len(store)
 
 
-def parameters_of(model: Any) -> dict[str, Any]:
-    """What a model estimated, for its manifest."""
-    parameters = getattr(model, "parameters", None)
-    return {"parameters": parameters} if parameters else {}
+def count_metrics(model: NgramModel) -> dict[str, Any]:
+    """What a manifest says of an n-gram model: its size and what was estimated."""
+    parameters = {"parameters": model.parameters} if model.parameters else {}
+    return {"ngrams": np.diff(model.trie.levels).tolist()} | parameters

@@ -9,8 +9,6 @@ from functools import singledispatch
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from firth.abilities import Scores, total
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load, load_tokenizer, save
@@ -18,7 +16,7 @@ from firth.counts.ngram import NgramRecipe
 from firth.errors import BudgetError, RecipeError
 from firth.files import require_free
 from firth.fit.budget import Budget
-from firth.fit.counts import parameters_of, train_counts
+from firth.fit.counts import count_metrics, train_counts
 from firth.progress import note
 from firth.recipes.table import Recipe, find_recipe
 from firth.recipes.values import override, recipe_to_json
@@ -141,8 +139,7 @@ def _(recipe: NgramRecipe, run: Run) -> Trained:
     store = open_store(run.corpus, tokenizer, run.threads)
     model, tokens = train_counts(recipe, run, tokenizer, store, started)
     spent = {"seconds": time.monotonic() - started, "tokens": tokens}
-    metrics = {"ngrams": np.diff(model.trie.levels).tolist()} | parameters_of(model)
-    return Trained(model, model.recipe, store, spent, metrics)
+    return Trained(model, model.recipe, store, spent, count_metrics(model))
 
 
 def token_metrics(store: TokenStore, tokenizer: Tokenizer) -> dict[str, float]:

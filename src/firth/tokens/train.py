@@ -33,6 +33,13 @@ def train_tokenizer(recipe: TokenizerRecipe, corpus: Corpus, threads: int | None
     if recipe.model == "words" and recipe.split == "auto":
         recipe = replace(recipe, split="space" if words_stand_apart(corpus.sentences()) else "punctuation")
     words = count_words(recipe, count_chunks(corpus, recipe, dictionary, threads))
+    return tokenizer_from_words(recipe, words, dictionary)
+
+
+def tokenizer_from_words(
+    recipe: TokenizerRecipe, words: Mapping[str, int], dictionary: Path | None = None
+) -> Tokenizer:
+    """The tokenizer that a recipe makes of words and how often they occur."""
     backend = make_backend(_learn(recipe, words), recipe)
     add_specials(backend, recipe)
     data = json.dumps(json.loads(backend.to_str()), ensure_ascii=False, indent=1) + "\n"
