@@ -19,12 +19,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from safetensors import SafetensorError
-from safetensors.numpy import save, save_file
+from safetensors.numpy import load_file, save
 
 from firth.artifact import Manifest, artifact_info, open_artifact, save_artifact, verify_artifact
+from firth.artifact.tensors import map_tensors, write_tensors
 from firth.errors import ArtifactError, OutputError
-from firth.files import digest_bytes
+from firth.files import digest_bytes, digest_file
 
 TENSORS = {"counts": np.arange(6, dtype=np.uint32).reshape(2, 3), "total": np.array(15.0)}
 TOKENIZER = '{"model": {"vocab": {"的": 0, "the": 1}}}\n'.encode()
@@ -33,7 +33,7 @@ Content = bytes | Callable[[Path], None]
 
 def make(folder: Path, files: dict[str, Content] | None = None, **changes: Any) -> Manifest:
     if files is None:
-        files = {"tokenizer.json": TOKENIZER, "counts.safetensors": lambda path: save_file(TENSORS, path)}
+        files = {"tokenizer.json": TOKENIZER, "counts.safetensors": lambda path: write_tensors(path, TENSORS)}
     values: dict[str, Any] = {
         "kind": "counts",
         "name": "unigram",
@@ -161,6 +161,26 @@ def test_every_file_gets_the_permissions_the_user_asked_for(tmp_path: Path) -> N
     assert modes == {0o644}
 
 
+@given(
+    st.dictionaries(
+        st.text("abc.", min_size=1, max_size=4),
+        hnp.arrays(
+            st.sampled_from([np.float64, np.float32, np.uint32, np.uint8, np.int64]), hnp.array_shapes(min_side=0)
+        ),
+        max_size=4,
+    )
+)
+def test_tensors_are_written_as_the_library_reads_them(arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+    with tempfile.TemporaryDirectory() as parent:
+        path = Path(parent, "m.safetensors")
+        assert write_tensors(path, arrays) == digest_file(path)
+        for read in (load_file(path), map_tensors(path)):
+            assert read.keys() == arrays.keys()
+            for name, array in arrays.items():
+                np.testing.assert_array_equal(read[name], array)
+                assert read[name].dtype == array.dtype
+
+
 # Folders that are no artifacts.
 
 
@@ -253,14 +273,9 @@ def no_space(path: Path) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def no_space_for_tensors(path: Path) -> None:
-    raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
-
-
-@pytest.mark.parametrize("write", [no_space, no_space_for_tensors])
-def test_a_full_disk_leaves_nothing(tmp_path: Path, write: Callable[[Path], None]) -> None:
+def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="the disk is full"):
-        make(tmp_path / "uni", {"a.json": b"{}", "b.safetensors": write})
+        make(tmp_path / "uni", {"a.json": b"{}", "b.safetensors": no_space})
     assert os.listdir(tmp_path) == []
 
 
@@ -279,8 +294,8 @@ def test_a_disk_that_fills_up_with_the_manifest_leaves_nothing(tmp_path: Path, m
 
 
 def test_a_tensor_that_cannot_be_saved_stays_the_error_of_its_writer(tmp_path: Path) -> None:
-    with pytest.raises(SafetensorError, match="odd"):
-        make(tmp_path / "uni", {"a.safetensors": fail(SafetensorError("an odd dtype"))})
+    with pytest.raises(ValueError, match="odd"):
+        make(tmp_path / "uni", {"a.safetensors": fail(ValueError("an odd dtype"))})
     assert os.listdir(tmp_path) == []
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import re
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -37,6 +36,10 @@ _FOREIGN = {
     "*.vec": "word2vec",
     "*word2vec*": "word2vec",
 }
+
+
+Writer = Callable[[Path], str | None]
+"""Writes a file; returns the SHA-256 of what it wrote if it knows it."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def save_artifact(
     kind: str,
     name: str,
     recipe: Mapping[str, Any],
-    files: Mapping[str, bytes | Callable[[Path], None]],
+    files: Mapping[str, bytes | Writer],
     budget: Mapping[str, Any],
     corpus: Mapping[str, Any],
     seed: int,
@@ -166,23 +169,15 @@ def _total(manifest: Manifest) -> int:
     return sum(entry.size for entry in manifest.files.values())
 
 
-def _write(draft: Path, name: str, content: bytes | Callable[[Path], None]) -> FileEntry:
-    from safetensors import SafetensorError
-
+def _write(draft: Path, name: str, content: bytes | Writer) -> FileEntry:
     path = draft / name
     path.parent.mkdir(exist_ok=True)
     if isinstance(content, bytes):
         path.write_bytes(content)
+        digest = digest_bytes(content)
     else:
-        try:
-            content(path)
-        except SafetensorError as error:  # it hides a full disk in its text
-            code = re.search(r"\(os error (\d+)\)", str(error))
-            if code is None:
-                raise
-            raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
-    path.chmod(draft.stat().st_mode & 0o666)  # safetensors makes files that only their owner may read
-    return FileEntry(digest_file(path), path.stat().st_size)
+        digest = content(path) or digest_file(path)
+    return FileEntry(digest, path.stat().st_size)
 
 
 def _require_folder(folder: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from firth.abilities import Model
-from firth.artifact.folder import Artifact, open_artifact, save_artifact
+from firth.artifact.folder import Artifact, Writer, open_artifact, save_artifact
 from firth.artifact.manifest import Manifest
+from firth.artifact.tensors import write_tensors
 from firth.errors import ArtifactError
 from firth.recipes.table import Recipe
 from firth.recipes.values import recipe_from_json, recipe_to_json
@@ -77,18 +78,13 @@ def layout_of(artifact: Artifact) -> Layout:
     return cast(Layout, layout)
 
 
-def tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes | Callable[[Path], None]]:
+def tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes | Writer]:
     """The files that make a tokenizer whole."""
-    files: dict[str, bytes | Callable[[Path], None]] = {_TOKENIZER: tokenizer.data}
+    files: dict[str, bytes | Writer] = {_TOKENIZER: tokenizer.data}
     if tokenizer.dictionary is not None:
         files[_DICTIONARY] = tokenizer.dictionary.read_bytes()
     return files
 
 
-def _weights_writer(model: Model) -> Callable[[Path], None]:
-    def write(path: Path) -> None:
-        from safetensors.numpy import save_file
-
-        save_file(model.arrays(), str(path))
-
-    return write
+def _weights_writer(model: Model) -> Writer:
+    return lambda path: write_tensors(path, model.arrays())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import mmap
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +22,16 @@ if TYPE_CHECKING:
     import numpy as np
 
 _HEADER_LIMIT = 100_000_000  # the safetensors format's own bound
+_BLOCK = 1 << 22  # bytes that are written at once
+_AHEAD = 4  # blocks that may wait for their digest
 _DTYPES = {
     **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "C64": "<c8", "BOOL": "|b1"},
     **{"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1"},
     **{"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1"},
 }
+
+
+_NAMES = {kind: name for name, kind in _DTYPES.items()}
 
 
 def map_tensors(path: Path) -> dict[str, np.ndarray[Any, Any]]:
@@ -33,6 +42,47 @@ def map_tensors(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     with reading(path), open(path, "rb") as file:
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     return {tensor.name: np.ndarray(tensor.shape, tensor.dtype, content, tensor.start) for tensor in tensors}
+
+
+def write_tensors(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
+    """Writes arrays as a safetensors file, block by block and never as a second copy in memory; returns its SHA-256.
+
+    The digest is made in a thread of its own while the blocks are written.
+    """
+    import numpy as np
+
+    header: dict[str, Any] = {}
+    begin = 0
+    # Wide items first: then every array starts at a multiple of its item's size.
+    ordered = sorted(arrays.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
+    for name, array in ordered:
+        end = begin + array.nbytes
+        header[name] = {"dtype": _NAMES[array.dtype.str], "shape": list(array.shape), "data_offsets": [begin, end]}
+        begin = end
+    head = json.dumps(header, separators=(",", ":")).encode()
+    head += b" " * (-len(head) % 8)
+    digest = hashlib.sha256()
+    with open(path, "wb") as file, ThreadPoolExecutor(1) as executor:
+        waiting: deque[Future[None]] = deque()
+        for block in _blocks(len(head).to_bytes(8, "little") + head, [np.asarray(array) for _, array in ordered]):
+            waiting.append(executor.submit(digest.update, block))
+            file.write(block)
+            if len(waiting) > _AHEAD:
+                waiting.popleft().result()
+        for future in waiting:
+            future.result()
+    return digest.hexdigest()
+
+
+def _blocks(head: bytes, arrays: Sequence[np.ndarray[Any, Any]]) -> Iterator[bytes | memoryview]:
+    import numpy as np
+
+    yield head
+    for array in arrays:
+        if array.size:
+            flat = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            for begin in range(0, len(flat), _BLOCK):
+                yield flat[begin : begin + _BLOCK]
 
 
 @contextmanager
