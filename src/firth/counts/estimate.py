@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from firth.counts import _estimate_kernels as kernels
 from firth.counts._estimate_kernels import BACK_OFF, FLAT_BACK_OFF, FLAT_INTERPOLATED, INTERPOLATED, UNSCALED
+from firth.counts.room import Room
 from firth.counts.smoothing import Plan, Rates
 from firth.counts.trie import Trie
 
@@ -31,21 +32,27 @@ class Table(NamedTuple):
 
 
 def estimate(
-    trie: Trie, plan: Plan, mask: npt.NDArray[np.bool_], rounded: bool = False, threads: int | None = None
+    trie: Trie,
+    plan: Plan,
+    mask: npt.NDArray[np.bool_],
+    rounded: bool = False,
+    threads: int | None = None,
+    room: Room | None = None,
 ) -> Table:
     """Probabilities and back-off weights; `mask` tells which words may follow.
 
     `rounded` keeps logarithms as float32 and fits the back-off weights to the rounded probabilities, so that they still
     sum to one.
     """
+    room = room or Room()
     words = int(mask.sum())
-    logp = np.empty(trie.words.size, dtype=np.float32 if rounded else np.float64)
-    bow = np.ones(trie.contexts)
+    logp = room.empty(trie.words.size, np.float32 if rounded else np.float64)
+    bow = room.empty(trie.contexts, np.float64)
     lower = _unigrams(plan, mask, rounded)
     kernels.logarithms(lower, 0, lower.size, logp[: lower.size])
     for n in range(2, trie.order + 1):
         rates, begin, base, end = plan.rates[n - 1], *(int(trie.levels[n - 2 + i]) for i in range(3))
-        p = np.empty(end - base)
+        p = room.empty(end - base, np.float64)
         links, counts, weights = trie.links[base:end], plan.counts[n - 1], bow[begin:base]
 
         def work(

@@ -46,17 +46,21 @@ def count_in_runs(
     vocabulary: int,
     memory_bytes: int,
     folder: Path,
+    last: int | None = None,
 ) -> Trie:
-    """The trie of all the store's sentences, equal to that of counting them at once; its arrays are files in `folder`.
+    """The trie of the store's sentences up to `last`, equal to that of counting them at once.
 
-    `count_part(begin, end)` counts the sentences from `begin` to `end`; it is given no more of them than `memory_bytes`
-    allow (but at least one). The disk needs room for about twice the runs.
+    Its arrays are files in `folder`. `count_part(begin, end)` counts the sentences from `begin` to `end`; it is given
+    no more of them than `memory_bytes` allow (but at least one). The disk needs room for about twice the runs.
     """
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     runs = _Runs(folder, vocabulary, memory_bytes)
-    with progress("counting", total=store.facts.sentences, unit="sentences") as advance:
-        for begin, end in parts(store.sentences, order, vocabulary, int(_COUNTER_SHARE * memory_bytes)):
+    sentences = store.facts.sentences if last is None else last
+    with progress("counting", total=sentences, unit="sentences") as advance:
+        for begin, end in parts(
+            store.sentences[: sentences + 1], order, vocabulary, int(_COUNTER_SHARE * memory_bytes)
+        ):
             part = count_part(begin, end)
             if (part.order, part.vocabulary) != (order, vocabulary):
                 raise ValueError("a part was counted with another order or vocabulary")

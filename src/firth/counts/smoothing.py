@@ -31,6 +31,7 @@ from firth.counts.parameters import (
     leave_one_out,
 )
 from firth.counts.recipe import NgramRecipe
+from firth.counts.room import Room
 from firth.counts.trie import NEVER_PREDICTED, Trie
 from firth.progress import note
 from firth.tokens.tokenizer import BOS
@@ -102,12 +103,19 @@ class Job:
         return found.astype(np.int64)
 
 
-def make_plan(trie: Trie, recipe: NgramRecipe, words: int, heldout: Trie | None = None, seed: int = 0) -> Plan:
+def make_plan(
+    trie: Trie,
+    recipe: NgramRecipe,
+    words: int,
+    heldout: Trie | None = None,
+    seed: int = 0,
+    room: Room | None = None,
+) -> Plan:
     """What the method makes of the trie's counts; `words` is the number of words that may follow."""
     smoothing = recipe.smoothing
     counts = _raw_counts(trie)
     if smoothing in ("kneser-ney", "modified-kneser-ney"):
-        counts = continuation_counts(trie, counts)
+        counts = continuation_counts(trie, counts, room or Room())
     job = Job(trie, recipe, words, counts, heldout, seed)
     counts, rates, parameters = METHODS[smoothing](job)
     return Plan(counts, rates, _combination(recipe), _weight(recipe), _spare(smoothing), parameters)
@@ -141,13 +149,13 @@ def _raw_counts(trie: Trie) -> list[npt.NDArray[Any]]:
     return counts
 
 
-def continuation_counts(trie: Trie, raw: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+def continuation_counts(trie: Trie, raw: list[npt.NDArray[Any]], room: Room) -> list[npt.NDArray[Any]]:
     """Below the highest level, the number of different words before each n-gram; raw where it begins a sentence."""
     counts = list(raw)
     begin, end = BOS, BOS + 1
     for n in range(1, trie.order):
         level = trie.level(n)
-        found = np.zeros(level.stop - level.start, dtype=np.uint32)
+        found = room.zeros(level.stop - level.start, np.uint32)
         _count_kernels.count_links(trie.links[trie.level(n + 1)], level.start, found)
         if n == 1:
             found[list(NEVER_PREDICTED)] = 0

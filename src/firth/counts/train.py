@@ -16,6 +16,7 @@ from firth.counts.ngram import NO_STEPS, NgramModel, Steps, falls_flat
 from firth.counts.prune import keep_nodes, stolcke, with_least_counts
 from firth.counts.quantise import quantise
 from firth.counts.recipe import NgramRecipe
+from firth.counts.room import Room
 from firth.counts.smoothing import make_plan
 from firth.counts.trie import Trie, predictable
 from firth.errors import RecipeError
@@ -38,6 +39,7 @@ def train_ngram(
     heldout: Trie | None = None,
     seed: int = 0,
     threads: int | None = None,
+    room: Room | None = None,
 ) -> NgramModel:
     """The model that a recipe makes of counted n-grams; `heldout` text decides free parameters where it is given."""
     if recipe.smoothing == "imported":
@@ -50,9 +52,9 @@ def train_ngram(
         table, found, parameters = church_gale(trie, mask)
         steps = Steps(*found)
     else:
-        plan = make_plan(trie, recipe, int(mask.sum()), heldout, seed)
+        plan = make_plan(trie, recipe, int(mask.sum()), heldout, seed, room)
         large = recipe.precision == "float32" or (recipe.precision == "auto" and trie.words.size > _LARGE)
-        table = estimate(trie, plan, mask, large, threads)
+        table = estimate(trie, plan, mask, large, threads, room)
         parameters = dict(plan.parameters)
         del plan
     spelling = learn_spelling(tokenizer, trie)
