@@ -20,15 +20,10 @@ _DIGIT = 11  # bits that one pass of the radix sort looks at
 
 
 @njit(cache=True, nogil=True)
-def lay_out(
-    ids: Any, sentences: Any, begin: Any, end: Any, first_word: Any, bos: Any, eos: Any, unk: Any, out: Any
-) -> Any:
-    """Writes `<s> w1 ... wm </s>` for each of the sentences from `begin` to `end`; returns the length.
-
-    A special token written out in the text is unknown.
-    """
+def lay_out(ids: Any, sentences: Any, chosen: Any, first_word: Any, bos: Any, eos: Any, unk: Any, out: Any) -> Any:
+    """Writes `<s> w1 ... wm </s>` for each of the chosen sentences; a special token written out in them is unknown."""
     at = 0
-    for sentence in range(begin, end):
+    for sentence in chosen:
         out[at] = bos
         at += 1
         for place in range(sentences[sentence], sentences[sentence + 1]):
@@ -37,7 +32,6 @@ def lay_out(
             at += 1
         out[at] = eos
         at += 1
-    return at
 
 
 @njit(cache=True, nogil=True)

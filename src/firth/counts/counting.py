@@ -34,10 +34,20 @@ def count_store(
 ) -> Trie:
     """All n-grams of the store's sentences from `begin` to `end`, up to the given order."""
     end = store.facts.sentences if end is None else end
-    tokens = int(store.sentences[end]) - int(store.sentences[begin])
-    text = np.empty(tokens + 2 * (end - begin), dtype=np.uint32)
-    kernels.lay_out(store.ids, store.sentences, begin, end, _FIRST_WORD, BOS, EOS, UNK, text)
-    return count_text(text, vocabulary, order, threads)
+    return count_text(lay_out(store, np.arange(begin, end)), vocabulary, order, threads)
+
+
+def count_chosen(store: TokenStore, vocabulary: int, order: int, mask: npt.NDArray[np.bool_]) -> Trie:
+    """All n-grams of the store's sentences for which the mask is true."""
+    return count_text(lay_out(store, np.flatnonzero(mask)), vocabulary, order)
+
+
+def lay_out(store: TokenStore, chosen: npt.NDArray[np.int64]) -> Words:
+    """Sentences of a store as one text, each `<s> w1 ... wm </s>`."""
+    lengths = store.sentences[chosen + 1] - store.sentences[chosen]
+    text = np.empty(int(lengths.sum()) + 2 * chosen.size, dtype=np.uint32)
+    kernels.lay_out(store.ids, store.sentences, chosen, _FIRST_WORD, BOS, EOS, UNK, text)
+    return text
 
 
 def count_sentences(sentences: Sequence[Sequence[int]], *, vocabulary: int, order: int) -> Trie:

@@ -98,7 +98,7 @@ class Job:
         counts = self.counts[n - 1]
         if counts.dtype.kind == "f":
             counts = counts.astype(np.int64)
-        found = np.bincount(counts if most is None else np.minimum(counts, most), minlength=6)
+        found = np.bincount(counts if most is None else np.minimum(counts, most), minlength=(most or 5) + 1)
         found[0] = 0
         return found.astype(np.int64)
 

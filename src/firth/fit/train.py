@@ -12,9 +12,14 @@ from typing import Any, cast
 from firth.abilities import Scores, total
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load, load_tokenizer, save
-from firth.counts.ngram import NgramRecipe
+from firth.counts.cache import CacheRecipe
+from firth.counts.classes import ClassRecipe
+from firth.counts.mixture import MixtureRecipe
+from firth.counts.model import CountModel
+from firth.counts.recipe import NgramRecipe
 from firth.errors import BudgetError, RecipeError
 from firth.files import require_free
+from firth.fit.adaptive import train_mixed, train_over_classes, train_with_cache
 from firth.fit.budget import Budget
 from firth.fit.counts import count_metrics, train_counts
 from firth.progress import note
@@ -142,6 +147,26 @@ def _(recipe: NgramRecipe, run: Run) -> Trained:
     return Trained(model, model.recipe, store, spent, count_metrics(model))
 
 
+@pretrain.register(CacheRecipe)
+@pretrain.register(MixtureRecipe)
+@pretrain.register(ClassRecipe)
+def _(recipe: CacheRecipe | MixtureRecipe | ClassRecipe, run: Run) -> Trained:
+    if run.budget is not None:
+        raise BudgetError("models that wrap others read all their text: leave --budget out and give less text instead.")
+    started = time.monotonic()
+    tokenizer = run.tokenizer or train_tokenizer(recipe.tokenizer, run.corpus, run.threads)
+    store = open_store(run.corpus, tokenizer, run.threads)
+    model: CountModel
+    if isinstance(recipe, CacheRecipe):
+        model = train_with_cache(recipe, run, tokenizer, store)
+    elif isinstance(recipe, MixtureRecipe):
+        model = train_mixed(recipe, run, tokenizer, store)
+    else:
+        model = train_over_classes(recipe, run, tokenizer, store)
+    spent = {"seconds": time.monotonic() - started, "tokens": store.facts.tokens}
+    return Trained(model, model.recipe, store, spent, {"parameters": model.parameters})
+
+
 def token_metrics(store: TokenStore, tokenizer: Tokenizer) -> dict[str, float]:
     """How well a tokenizer fits the text it was trained on."""
     facts = store.facts
@@ -183,7 +208,16 @@ def _finished(folder: Path, recipe: Recipe) -> Any:
 
 def _validate(model: Scores, corpus: Corpus) -> dict[str, float]:
     """Bits per byte and perplexity on held-out text."""
-    score = total(one for document in corpus for one in model.score(document.sentences))
+    remembers = getattr(model, "remembers", False)
+    score = total(
+        one
+        for document in corpus
+        for one in (
+            model.score(document.sentences, together=True)  # type: ignore[call-arg]
+            if remembers
+            else model.score(document.sentences)
+        )
+    )
     return {
         "valid_bits_per_byte": score.bits_per_byte,
         "valid_perplexity": score.perplexity,

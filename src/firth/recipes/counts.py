@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from firth.counts.ngram import NgramRecipe
+from firth.counts.cache import CacheRecipe
+from firth.counts.classes import ClassRecipe
+from firth.counts.mixture import MixtureRecipe
+from firth.counts.recipe import NgramRecipe
 
 
 def unigram() -> NgramRecipe:
@@ -110,6 +113,31 @@ def pitman_yor() -> NgramRecipe:
 def stupid() -> NgramRecipe:
     """Relative frequencies, 0.4 times the shorter history's where unseen: scores, no probabilities."""
     return replace(mle(), order=5, smoothing="stupid")
+
+
+def cache() -> CacheRecipe:
+    """A five-gram model and the last thousand words: what was said is likelier to be said again."""
+    return CacheRecipe(base=mkn5(), order=1, decay=None)
+
+
+def decaying_cache() -> CacheRecipe:
+    """A cache in which words count the less the longer ago they were said."""
+    return replace(cache(), decay="auto")
+
+
+def kn5_cache() -> CacheRecipe:
+    """A decaying cache that recalls pairs and triples of words as well."""
+    return replace(decaying_cache(), order=3)
+
+
+def mixture() -> MixtureRecipe:
+    """Models of parts of the text, by source or by topic, mixed by what the text turns out to be about."""
+    return MixtureRecipe(base=mkn3())
+
+
+def class_ngram() -> ClassRecipe:
+    """Which class of words comes next, and which of its words."""
+    return ClassRecipe(base=mkn3())
 
 
 SHORT = {

@@ -7,14 +7,23 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from firth.counts.ngram import NgramRecipe
+from firth.counts.cache import CacheRecipe
+from firth.counts.classes import ClassRecipe
+from firth.counts.mixture import MixtureRecipe
+from firth.counts.recipe import NgramRecipe
 from firth.errors import RecipeError, near_miss
 from firth.recipes import counts, tokenizers
 from firth.tokens.recipe import TokenizerRecipe
 
-Recipe = TokenizerRecipe | NgramRecipe
+Recipe = TokenizerRecipe | NgramRecipe | CacheRecipe | MixtureRecipe | ClassRecipe
 
-FAMILIES: dict[str, type[Recipe]] = {"tokenizer": TokenizerRecipe, "ngram": NgramRecipe}
+FAMILIES: dict[str, type[Recipe]] = {
+    "tokenizer": TokenizerRecipe,
+    "ngram": NgramRecipe,
+    "cache": CacheRecipe,
+    "mixture": MixtureRecipe,
+    "classes": ClassRecipe,
+}
 """The name that a manifest gives to each type of recipe."""
 
 _SHORT_NAME = re.compile(r"([a-z]+)([0-9]+)")
@@ -161,6 +170,37 @@ RECIPES: dict[str, Entry] = {
     ),
     "stupid-backoff": Entry(
         counts.stupid, "counts", 2007, "Brants et al., Large Language Models in Machine Translation", ("mle",)
+    ),
+    "cache": Entry(
+        counts.cache,
+        "counts",
+        1990,
+        "Kuhn and De Mori, A Cache-Based Natural Language Model for Speech Recognition",
+        ("mle",),
+    ),
+    "decaying-cache": Entry(
+        counts.decaying_cache,
+        "counts",
+        1997,
+        "Clarkson and Robinson, Language Model Adaptation Using Mixtures and an Exponentially Decaying Cache",
+        ("cache",),
+    ),
+    "kn5-cache": Entry(
+        counts.kn5_cache,
+        "counts",
+        2001,
+        "Goodman, A Bit of Progress in Language Modeling",
+        ("decaying-cache", "mkn5"),
+    ),
+    "mixture": Entry(
+        counts.mixture,
+        "counts",
+        1999,
+        "Iyer and Ostendorf, Modeling Long Distance Dependence in Language: Topic Mixtures",
+        ("kn3",),
+    ),
+    "class-ngram": Entry(
+        counts.class_ngram, "counts", 1992, "Brown et al., Class-Based n-gram Models of Natural Language", ("mle",)
     ),
 }
 
