@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -73,6 +74,17 @@ class Scores(Protocol):
 
 
 @runtime_checkable
+class Remembers(Protocol):
+    """Scores a sentence by what was said before it, too."""
+
+    remembers: bool
+
+    def score(self, texts: Sequence[str], *, together: bool = False) -> list[Score]:
+        """The score of each text; with `together` they are one document."""
+        ...
+
+
+@runtime_checkable
 class Generates(Protocol):
     """Writes text."""
 
@@ -109,4 +121,18 @@ def total(scores: Iterable[Score]) -> Score:
     result = Score()
     for score in scores:
         result += score
+    return result
+
+
+_BATCH = 20_000  # sentences scored at once
+
+
+def score_documents(model: Scores, documents: Iterable[Sequence[str]]) -> Score:
+    """The score of all documents, each a sequence of sentences, together."""
+    if isinstance(model, Remembers) and model.remembers:
+        return total(score for document in documents for score in model.score(document, together=True))
+    result = Score()
+    stream = itertools.chain.from_iterable(documents)
+    while batch := list(itertools.islice(stream, _BATCH)):
+        result += total(model.score(batch))
     return result

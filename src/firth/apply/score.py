@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from firth.abilities import Score, Scores
+from firth.abilities import Remembers, Score, Scores
 from firth.errors import AbilityError, CorpusError
 from firth.text.corpus import stdin_source
 from firth.text.readers import read_lines
@@ -27,12 +27,12 @@ def score_file(model: Any, path: Path, encoding: str | None = None) -> Iterator[
         raise CorpusError(f"{path} is not a single text file: name a file with one text on each line.")
     lines = ((number, line.strip()) for number, line in read_lines(sources[0], encoding=encoding))
     kept = ((number, line) for number, line in lines if line)
-    remembers = getattr(scorer, "remembers", False)
+    remembers = isinstance(scorer, Remembers) and scorer.remembers
     empty = True
     while batch := list(islice(kept, None if remembers else _BATCH)):
         empty = False
         texts = [line for _, line in batch]
-        scores = scorer.score(texts, together=True) if remembers else scorer.score(texts)  # type: ignore[call-arg]
+        scores = scorer.score(texts, together=True) if isinstance(scorer, Remembers) else scorer.score(texts)
         yield from ((number, text, score) for (number, text), score in zip(batch, scores, strict=True))
     if empty:
         raise CorpusError(f"there is no text in {path}: name a file with one text on each line.")
@@ -66,17 +66,6 @@ def summarise(score: Score, kind: str) -> dict[str, Any]:
         "sentences": score.sentences,
         "known_perplexity": score.known_perplexity,
     }
-
-
-def score_sentences(model: Any, sentences: Iterable[str]) -> Score:
-    """The score of all sentences together."""
-    scorer = require_scores(model)
-    result = Score()
-    stream = iter(sentences)
-    while batch := list(islice(stream, _BATCH)):
-        for score in scorer.score(batch):
-            result += score
-    return result
 
 
 def explain_text(model: Any, text: str) -> list[list[dict[str, Any]]]:

@@ -9,7 +9,7 @@ from functools import singledispatch
 from pathlib import Path
 from typing import Any, cast
 
-from firth.abilities import Scores, total
+from firth.abilities import Scores, score_documents
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load, load_tokenizer, save
 from firth.counts.cache import CacheRecipe
@@ -208,16 +208,7 @@ def _finished(folder: Path, recipe: Recipe) -> Any:
 
 def _validate(model: Scores, corpus: Corpus) -> dict[str, float]:
     """Bits per byte and perplexity on held-out text."""
-    remembers = getattr(model, "remembers", False)
-    score = total(
-        one
-        for document in corpus
-        for one in (
-            model.score(document.sentences, together=True)  # type: ignore[call-arg]
-            if remembers
-            else model.score(document.sentences)
-        )
-    )
+    score = score_documents(model, (document.sentences for document in corpus))
     return {
         "valid_bits_per_byte": score.bits_per_byte,
         "valid_perplexity": score.perplexity,

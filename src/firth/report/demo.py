@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firth.abilities import Generates
-from firth.apply.score import score_sentences, summarise
+from firth.abilities import Generates, score_documents
+from firth.apply.score import summarise
 from firth.artifact.folder import artifact_info
 from firth.artifact.manifest import installed_versions
 from firth.files import new_folder, write_file
@@ -54,8 +54,14 @@ TOKENIZERS = (
     Line("pieces", ("vocab_size=4000",)),
     Line("byte-bpe", ("vocab_size=4000",)),
 )
-MODELS = tuple(Line("unigram", tokenizer=line.name) for line in TOKENIZERS)
-ORACLE_MODELS = (Line("unigram"),)
+MODELS = (
+    *(Line("unigram", tokenizer=line.name) for line in TOKENIZERS),
+    Line("katz3", tokenizer="words"),
+    *(Line("kn5", tokenizer=line.name) for line in TOKENIZERS),
+    Line("mkn5", tokenizer="words"),
+    Line("kn5-cache", tokenizer="words"),
+)
+ORACLE_MODELS = (Line("unigram"), Line("kn3"), Line("mkn5"))
 
 
 def run_demo(out: Path, threads: int | None = None, tell: Callable[[str], None] = print) -> dict[str, Any]:
@@ -133,7 +139,7 @@ def _model_row(
 ) -> dict[str, Any]:
     folder = out / "models" / line.name
     model = _train(line, parts[0], folder, out / "models", threads)
-    scores = summarise(score_sentences(model, parts[2].sentences()), model.score_kind)
+    scores = summarise(score_documents(model, (document.sentences for document in parts[2])), model.score_kind)
     info = artifact_info(folder)
     tell(f"{line.name:<20} {scores['bits_per_byte']:.4f} bits per byte, perplexity {scores['perplexity']:,.1f}")
     return {
@@ -164,7 +170,7 @@ def _oracle(out: Path, threads: int | None, tell: Callable[[str], None]) -> dict
     rows = []
     for line in ORACLE_MODELS:
         model = _train(line, parts[0], out / "models" / f"oracle-{line.name}", out / "models", threads)
-        score = score_sentences(model, parts[2].sentences())
+        score = score_documents(model, (document.sentences for document in parts[2]))
         rows.append({"name": line.name, "family": find_entry(line.recipe).family, "bits_per_byte": score.bits_per_byte})
         tell(f"{ORACLE}: {line.name} {score.bits_per_byte:.4f} bits per byte, optimum {entropy['bits_per_byte']:.4f}")
     return {"corpus": ORACLE, "entropy_per_byte": entropy["bits_per_byte"], "runs": rows}
