@@ -2,13 +2,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types bench clean .venv
+.PHONY: demo test lint types bench bench-counts clean .venv
 
 .venv: .venv/.ready
 
 .venv/.ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[test]'
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[peers]' || \
+		echo "kenlm could not be built (it needs a C++ compiler): tests and benchmarks against it are left out"
 	touch $@
 
 demo: .venv/.ready
@@ -23,6 +25,9 @@ types: .venv/.ready
 
 test: lint types
 	$(BIN)/python -m pytest
+
+bench-counts: .venv/.ready
+	$(BIN)/python bench/counts.py
 
 bench: .venv/.ready
 	for script in bench/*.py; do $(BIN)/python $$script || exit 1; done

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from firth.artifact.folder import artifact_info as info
+    from firth.artifact.formats import export_model, import_model
     from firth.artifact.models import load
     from firth.errors import FirthError
     from firth.fit.adapt import adapt
@@ -29,7 +30,9 @@ _HOMES = {
     "FirthError": "firth.errors",
     "adapt": "firth.fit.adapt",
     "check_corpus": "firth.text.check",
+    "export_model": "firth.artifact.formats",
     "find_recipe": "firth.recipes.table",
+    "import_model": "firth.artifact.formats",
     "info": "firth.artifact.folder",
     "load": "firth.artifact.models",
     "open_store": "firth.tokens.build",
@@ -42,7 +45,9 @@ __all__ = [
     "FirthError",
     "adapt",
     "check_corpus",
+    "export_model",
     "find_recipe",
+    "import_model",
     "info",
     "load",
     "open_store",

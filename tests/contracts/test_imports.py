@@ -24,6 +24,7 @@ ORDER = [
     ["report"],
     ["service"],
     ["cli"],
+    ["__main__"],
 ]
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 

@@ -108,7 +108,8 @@ def test_the_sampler_finds_the_exact_posterior(
 ) -> None:
     """How often the tables of each n-gram have each set of sizes, over all seatings and as sampled."""
     uniform, sweeps = 0.25, 6000
-    d, theta = [discount - 0.05 * n for n in range(order)], [concentration] * order
+    d = [(discount, 1 - discount)[n % 2] for n in range(order)]
+    theta = [concentration * (1 + 3 * n) for n in range(order)]
     exact: Counter[tuple[Gram, tuple[int, ...]]] = Counter()
     for weight, tables in seatings(observed(sentences, order), order, d, theta, uniform):
         for gram, sizes in tables.items():
@@ -131,7 +132,7 @@ def test_the_sampler_finds_the_exact_posterior(
 def test_parameters_given_a_seating(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Means and spreads of d and theta, against the posterior on a grid."""
     monkeypatch.setattr(pitman_yor, "_FEW", few)
-    sentences = [[5, 6], [5, 7], [5, 6, 5, 6, 5, 5], [7, 7, 7], [6]]
+    sentences = [[5, 6], [5, 7], [5, 6, 5, 6, 5, 5], [7] * 20, [6] * 20, [6, 5, 7]]
     trie = count_sentences(sentences, vocabulary=8, order=2)
     seating, rng = Seating(trie), np.random.default_rng(2)
     seating.sweep(np.array([0.5, 0.5]), np.array([1.0, 1.0]), 0.2, rng)

@@ -26,13 +26,21 @@ def info(folder: FolderArgument, as_json: JsonFlag = False) -> None:
 
 
 @verb
-def verify(folder: FolderArgument, as_json: JsonFlag = False) -> None:
-    """Whether an artifact is whole: every byte of every file is checked.
+def verify(
+    folder: Annotated[Path, typer.Argument(help="The folder of an artifact, or an ARPA file.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Whether an artifact or an ARPA file is whole: every byte is checked, and that probabilities sum to one.
 
-    Example: firth verify uni
+    Example: firth verify kn
     """
     from firth.artifact.folder import verify_artifact
+    from firth.artifact.formats.arpa import verify_arpa
 
+    if folder.is_file():
+        found = verify_arpa(folder)
+        show(as_json, found, lambda: print_fields(found))
+        return
     report = verify_artifact(folder)
 
     def text() -> None:

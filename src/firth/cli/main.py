@@ -7,6 +7,7 @@ import typer
 from firth.cli.corpus import check
 from firth.cli.demo import demo
 from firth.cli.folders import info, verify
+from firth.cli.formats import export_, import_
 from firth.cli.recipes import diff, recipes
 from firth.cli.train import adapt, train
 from firth.cli.use import generate, score
@@ -18,8 +19,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for function in (recipes, diff, check, train, adapt, score, generate, info, verify, demo):
-    app.command()(function)
+for function in (recipes, diff, check, train, adapt, score, generate, export_, import_, info, verify, demo):
+    app.command(function.__name__.rstrip("_"))(function)
 
 
 def main() -> None:

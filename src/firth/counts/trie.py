@@ -76,7 +76,7 @@ class Trie:
             if node >= self.contexts:
                 return None
             begin, end = int(self.first[node]), int(self.first[node + 1])
-            place = begin + int(np.searchsorted(self.words[begin:end], word))
+            place = begin + int(np.searchsorted(self.words[begin:end], np.uint32(word)))
             if place == end or self.words[place] != word:
                 return None
             node = place
@@ -89,7 +89,7 @@ class Trie:
         for _ in range(n):
             words.append(int(self.words[node]))
             if len(words) < n:
-                node = int(np.searchsorted(self.first, node, side="right")) - 1
+                node = int(np.searchsorted(self.first, np.uint32(node), side="right")) - 1
         return words[::-1]
 
 

@@ -17,7 +17,7 @@ from firth.counts.classes import ClassRecipe
 from firth.counts.mixture import MixtureRecipe
 from firth.counts.model import CountModel
 from firth.counts.recipe import NgramRecipe
-from firth.errors import BudgetError, RecipeError
+from firth.errors import BudgetError, CorpusError, RecipeError
 from firth.files import require_free
 from firth.fit.adaptive import train_mixed, train_over_classes, train_with_cache
 from firth.fit.budget import Budget
@@ -183,6 +183,10 @@ def open_corpus(texts: Sequence[Text], field: str, encoding: str | None, layout:
     if len(texts) == 1 and isinstance(texts[0], Corpus):
         return texts[0]
     corpus = read_corpus(*cast(Sequence[str], texts), field=field, encoding=encoding, layout=layout)
+    if next(corpus.raw_documents()).text.startswith("\\data\\"):
+        raise CorpusError(
+            f"{texts[0]} is an ARPA model, not a text: bring it in with firth import arpa {texts[0]} -o DIR."
+        )
     for name, found in corpus.encodings().items():
         if found != "utf-8":
             note(f"{name}: reading as {found}")
