@@ -117,7 +117,7 @@ def test_every_verb_has_an_example() -> None:
 
     for command in app.registered_commands:
         assert command.callback is not None
-        name = command.callback.__name__
+        name = str(command.name)
         assert f"Example: firth {name}" in (command.callback.__doc__ or ""), name
         assert firth(name, "--help").code == 0
 

@@ -82,8 +82,8 @@ class NgramRecipe:
     """katz: counts above are trusted as they are."""
     equal: bool = False
     """good-turing: share equally among unseen words instead of asking the shorter history."""
-    sweeps: int = 20
-    """pitman-yor: rounds of sampling."""
+    sweeps: int = 30
+    """pitman-yor: rounds of sampling; the first third is left out."""
     min_counts: str = "1"
     """The least count of an n-gram that is kept, by length: 1,1,2 drops what occurs once from trigrams on."""
     prune: float = 0.0

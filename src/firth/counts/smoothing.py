@@ -321,7 +321,7 @@ def _bayes(job: Job) -> Result:
 def _pitman_yor(job: Job) -> Result:
     from firth.counts.pitman_yor import infer
 
-    found = infer(job.trie, job.words, sweeps=job.recipe.sweeps, seed=job.seed)
+    found = infer(job.trie, job.words, sweeps=job.recipe.sweeps, burn_in=job.recipe.sweeps // 3, seed=job.seed)
     counts: list[npt.NDArray[Any]] = []
     rates = []
     for n in range(1, job.trie.order + 1):
