@@ -83,6 +83,10 @@ def sort_groups(
     for g in range(parents[0], parents[1]):
         if ends[g] != eos and counts[g] > most:
             most = counts[g]
+    if parents[0] < parents[1]:
+        last = parents[1] - 1
+        for i in range(np.int64(begins[parents[0]]), np.int64(begins[last]) + np.int64(counts[last])):
+            keys[i] = text[min(np.int64(order[i]) + ahead, text.size - 1)]
     pairs = np.empty(most, dtype=np.uint64)
     other = np.empty(most if most > _MEDIUM else 0, dtype=np.uint64)
     for g in range(parents[0], parents[1]):
@@ -91,12 +95,10 @@ def sort_groups(
             continue
         begin, size = np.int64(begins[g]), np.int64(counts[g])
         if size == 1:
-            keys[begin] = text[np.int64(order[begin]) + ahead]
             children[g] = 1
             continue
-        for i in range(size):
-            place = order[begin + i]
-            pairs[i] = np.uint64(text[np.int64(place) + ahead]) << np.uint64(32) | np.uint64(place)
+        for i in range(begin, begin + size):
+            pairs[i - begin] = np.uint64(keys[i]) << np.uint64(32) | np.uint64(order[i])
         result = pairs
         if size <= _SMALL:
             for i in range(1, size):
@@ -132,10 +134,11 @@ def fill_level(
     `ranks[p]` is the node of one level below at place p, so that of place p + 1 is the link of the new node at p;
     without ranks (level 2) it is the word itself. `new_ranks[p]` becomes the number of the new node at p.
     """
+    child = np.int64(first[parents[0]]) - 1 if parents[0] < parents[1] else -1
+    begun = child + 1
     for g in range(parents[0], parents[1]):
         if ends[g] == eos:
             continue
-        child = np.int64(first[g]) - 1
         begin = np.int64(begins[g])
         for i in range(begin, begin + np.int64(counts[g])):
             if i == begin or keys[i] != keys[i - 1]:
@@ -143,10 +146,14 @@ def fill_level(
                 new_words[child] = keys[i]
                 new_begins[child] = i
                 new_counts[child] = 0
-                new_links[child] = ranks[np.int64(order[i]) + 1] if ranks.size else keys[i]
             new_counts[child] += 1
-            if new_ranks.size:
-                new_ranks[order[i]] = base + child
+    # Far reads and writes in loops of their own, so that the waits for them overlap.
+    for c in range(begun, child + 1):
+        new_links[c] = ranks[np.int64(order[new_begins[c]]) + 1] if ranks.size else new_words[c]
+    if new_ranks.size:
+        for c in range(begun, child + 1):
+            for i in range(np.int64(new_begins[c]), np.int64(new_begins[c]) + np.int64(new_counts[c])):
+                new_ranks[order[i]] = base + c
 
 
 @njit(cache=True, nogil=True)

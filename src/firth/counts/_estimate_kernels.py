@@ -22,6 +22,13 @@ unseen words, or by a constant weight (stupid back-off)."""
 
 
 @njit(cache=True, nogil=True)
+def logarithms(p: Any, begin: Any, end: Any, out: Any) -> Any:
+    """Natural logarithms; of 0 minus infinity."""
+    for i in range(begin, end):
+        out[i] = math.log(p[i]) if p[i] > 0.0 else -np.inf
+
+
+@njit(cache=True, nogil=True)
 def totals(first: Any, begin: Any, end: Any, base: Any, counts: Any, out: Any, distinct: Any) -> Any:
     """The sum of the counts after each of the histories from `begin` to `end`, and the number of different words.
 
@@ -36,19 +43,29 @@ def totals(first: Any, begin: Any, end: Any, base: Any, counts: Any, out: Any, d
 
 
 @njit(cache=True, nogil=True)
+def _gather(lower: Any, lower_base: Any, links: Any, begin: Any, end: Any) -> Any:
+    """The probabilities one level down, fetched in a loop that does nothing else, so that the waits overlap."""
+    under = np.empty(end - begin)
+    for i in range(begin, end):
+        under[i - begin] = lower[np.int64(links[i]) - lower_base]
+    return under
+
+
+@njit(cache=True, nogil=True)
 def estimate(
     first: Any, parents: Any, origin: Any, base: Any, counts: Any, links: Any, lower: Any, lower_base: Any,
     table: Any, slope: Any, extra: Any, taken: Any, spare: Any, combine: Any, flat: Any, weight: Any, words: Any,
-    rounded: Any,
-    p: Any, bow: Any,
+    rounded: Any, p: Any, logp: Any, bow: Any,
 ) -> Any:  # fmt: skip
-    """Fills `p` for the children of the nodes in `parents`, and `bow` for the nodes themselves.
+    """Fills `p` and `logp` for the children of the nodes in `parents`, and `bow` for the nodes themselves.
 
     Discounts are `table[min(c, last)] + slope[h] * c + taken[node]`, each where given; `flat` is 1/V; `words` is V.
     `rounded` probabilities are those that float32 logarithms stand for, and `bow` is then made to fit them, so that
     they still sum to one. `origin` is the first node of the histories' level. Where nothing is discounted, `spare` is
     added to the count of the history, so that unseen words get something.
     """
+    offset = np.int64(first[parents[0]]) - base
+    under = _gather(lower, lower_base, links, offset, np.int64(first[parents[1]]) - base)
     for g in range(parents[0], parents[1]):
         begin, end = np.int64(first[g]) - base, np.int64(first[g + 1]) - base
         h = g - origin
@@ -75,7 +92,7 @@ def estimate(
         scale = 1.0 / (total + more)
         if combine in (BACK_OFF, INTERPOLATED):
             for child in range(begin, end):
-                below += lower[np.int64(links[child]) - lower_base]
+                below += under[child - offset]
         elif combine != UNSCALED:
             below = flat * (end - begin)
         given = rest
@@ -89,7 +106,7 @@ def estimate(
                 given = rest / (1.0 - below)
         if combine == INTERPOLATED:
             for child in range(begin, end):
-                p[child] = p[child] * scale + rest * lower[np.int64(links[child]) - lower_base]
+                p[child] = p[child] * scale + rest * under[child - offset]
         elif combine == FLAT_INTERPOLATED:
             for child in range(begin, end):
                 p[child] = p[child] * scale + rest * flat
@@ -97,16 +114,19 @@ def estimate(
             for child in range(begin, end):
                 p[child] = p[child] * scale
         if rounded and combine != UNSCALED:
-            given = _round(p, begin, end, below, given)
+            given = _round(p, logp, begin, end, below, given)
+        else:
+            logarithms(p, begin, end, logp)
         bow[h] = given
 
 
 @njit(cache=True, nogil=True)
-def _round(p: Any, begin: Any, end: Any, below: Any, given: Any) -> Any:
+def _round(p: Any, logp: Any, begin: Any, end: Any, below: Any, given: Any) -> Any:
     """Rounds probabilities to what float32 logarithms hold; the weight that makes them sum to one again."""
     seen = 0.0
     for child in range(begin, end):
-        p[child] = math.exp(np.float64(np.float32(math.log(p[child]))))
+        logp[child] = np.float32(math.log(p[child])) if p[child] > 0.0 else -np.inf
+        p[child] = math.exp(np.float64(logp[child]))
         seen += p[child]
     if given > 0.0 and seen < 1.0 and below < 1.0:
         return (1.0 - seen) / (1.0 - below)
@@ -134,13 +154,6 @@ def renormalise(
             bow[g - origin] = 0.0
         else:
             bow[g - origin] = (1.0 - seen) / (1.0 - below)
-
-
-@njit(cache=True, nogil=True)
-def logarithms(p: Any, begin: Any, end: Any, out: Any) -> Any:
-    """Natural logarithms; of 0 minus infinity."""
-    for i in range(begin, end):
-        out[i] = math.log(p[i]) if p[i] > 0.0 else -np.inf
 
 
 @njit(cache=True, nogil=True)

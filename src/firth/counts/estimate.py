@@ -17,7 +17,7 @@ from firth.counts.room import Room
 from firth.counts.smoothing import Plan, Rates
 from firth.counts.trie import Trie
 
-_PART = 1 << 16  # nodes that one thread handles at a time
+_PART = 1 << 15  # nodes that one thread handles at a time
 
 Floats = npt.NDArray[np.float64]
 
@@ -53,17 +53,16 @@ def estimate(
     for n in range(2, trie.order + 1):
         rates, begin, base, end = plan.rates[n - 1], *(int(trie.levels[n - 2 + i]) for i in range(3))
         p = room.empty(end - base, np.float64)
-        links, counts, weights = trie.links[base:end], plan.counts[n - 1], bow[begin:base]
+        links, counts, weights, logs = trie.links[base:end], plan.counts[n - 1], bow[begin:base], logp[base:end]
 
         def work(
             a: int, b: int, rates: Rates = rates, begin: int = begin, base: int = base, links: Any = links,
-            counts: Any = counts, lower: Floats = lower, p: Floats = p, weights: Floats = weights, end: int = end,
+            counts: Any = counts, lower: Floats = lower, p: Floats = p, weights: Floats = weights, logs: Any = logs,
         ) -> None:  # fmt: skip
             kernels.estimate(
                 trie.first, (a, b), begin, base, counts, links, lower, begin, rates.table, rates.slope, rates.extra,
-                rates.taken, plan.spare, plan.combine, 1 / words, plan.weight, words, rounded, p, weights,
+                rates.taken, plan.spare, plan.combine, 1 / words, plan.weight, words, rounded, p, logs, weights,
             )  # fmt: skip
-            kernels.logarithms(p, int(trie.first[a]) - base, int(trie.first[b]) - base, logp[base:end])
 
         in_parts(begin, base, work, threads)
         lower = p
