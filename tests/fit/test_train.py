@@ -73,3 +73,10 @@ def test_a_dictionary_travels_with_the_artifact(tmp_path: Path) -> None:
     firth.train("unigram", [["我们研究自然语言"]], out=tmp_path / "m", settings=[f"tokenizer.dictionary={words}"])
     words.unlink()
     assert "研究自然" in firth.load(tmp_path / "m").tokenizer.tokenize("我们研究自然语言")
+
+
+def test_a_finished_run_of_nested_recipes_is_taken_as_it_is(tmp_path: Path) -> None:
+    for name in ("kn5-cache", "mixture", "class-ngram"):
+        first = firth.train(name, TEXT * 20, out=tmp_path / name)
+        again = firth.train(name, TEXT * 20, out=tmp_path / name, resume=True)
+        assert again.recipe == first.recipe

@@ -24,7 +24,7 @@ from firth.fit.budget import Budget
 from firth.fit.counts import count_metrics, train_counts
 from firth.progress import note
 from firth.recipes.table import Recipe, find_recipe
-from firth.recipes.values import override, recipe_to_json
+from firth.recipes.values import flatten, override, recipe_to_json
 from firth.text.corpus import Corpus, read_corpus
 from firth.tokens.build import open_store
 from firth.tokens.recipe import TokenizerRecipe
@@ -202,8 +202,9 @@ def _given_tokenizer(tokenizer: str | Path | Tokenizer | None) -> Tokenizer | No
 def _finished(folder: Path, recipe: Recipe) -> Any:
     """The model that an earlier run has left, if it was the same recipe."""
     artifact = open_artifact(folder)
-    asked = {key: value for key, value in recipe_to_json(recipe).items() if key != "tokenizer"}
-    found = artifact.manifest.recipe
+    # Tokens, and what was left to be chosen, were filled in by the run.
+    asked = {key: value for key, value in flatten(recipe_to_json(recipe)).items() if "tokenizer" not in key.split(".")}
+    found = flatten(artifact.manifest.recipe)
     if any(found.get(key) != value for key, value in asked.items() if value != "auto"):
         raise RecipeError(f"{folder} holds another recipe: give the same options as before, or another -o.")
     note(f"{folder} is finished already.")

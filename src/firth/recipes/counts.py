@@ -116,13 +116,13 @@ def stupid() -> NgramRecipe:
 
 
 def cache() -> CacheRecipe:
-    """A five-gram model and the last thousand words: what was said is likelier to be said again."""
-    return CacheRecipe(base=mkn5(), order=1, decay=None)
+    """A five-gram model and the last 200 words: what was said is likelier to be said again."""
+    return CacheRecipe(base=mkn5(), order=1, decay=None, size=200)
 
 
 def decaying_cache() -> CacheRecipe:
     """A cache in which words count the less the longer ago they were said."""
-    return replace(cache(), decay="auto")
+    return replace(cache(), decay="auto", size=1000)
 
 
 def kn5_cache() -> CacheRecipe:
