@@ -129,29 +129,32 @@ def print_table(rows: list[dict[str, Any]]) -> None:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Two charts side by side; each method has a colour, and a broken line where it backs off."""
     import matplotlib
 
     matplotlib.use("svg")
+    matplotlib.rcParams["svg.fonttype"] = "none"
+    matplotlib.rcParams["svg.hashsalt"] = "smoothing"
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 2, figsize=(13, 5.2), sharey=True)
+    families = list(dict.fromkeys(fields["smoothing"] for fields in METHODS.values()))
+    colours = dict(zip(families, ["black", *(f"C{number}" for number in range(1, 10)), "C0"], strict=False))
+    figure, axes = pyplot.subplots(1, 2, figsize=(13, 5.5), sharey=True)
     for order, axis in zip((2, 3), axes, strict=True):
         found = {(row["method"], row["words"]): row["bits"] for row in rows if row["order"] == order}
         sizes = sorted({size for _, size in found})
-        for number, method in enumerate(METHODS):
+        for method, fields in METHODS.items():
             points = [(size, found[method, size] - found[BASELINE, size]) for size in sizes if (method, size) in found]
             if points and method != "laplace":
                 style = "--" if "back-off" in method else "-"
-                axis.plot(*zip(*points, strict=True), style, marker="o", ms=3, color=f"C{number % 10}", label=method)
-        axis.set(
-            xscale="log",
-            xlabel="words of training text",
-            title=f"{'bi' if order == 2 else 'tri'}grams",
-            ylim=(-0.6, 0.9),
-        )
+                colour = colours[fields["smoothing"]]
+                axis.plot(*zip(*points, strict=True), style, marker="o", ms=3, color=colour, label=method)
+        name = {2: "bigrams", 3: "trigrams"}[order]
+        axis.set(xscale="log", xlabel="words of training text", title=name, ylim=(-0.2, 0.7))
         axis.grid(alpha=0.3)
     axes[0].set_ylabel(f"bits a word more than {BASELINE}")
-    axes[1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    handles, labels = axes[0].get_legend_handles_labels()
+    axes[1].legend(handles, labels, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
 
