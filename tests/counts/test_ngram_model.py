@@ -245,6 +245,11 @@ def test_a_byte_a_probability_costs_little() -> None:
     assert 1 <= small.parameters["quantised_perplexity_ratio"] < 1.05
 
 
+def test_one_sentence_alone(model: NgramModel) -> None:
+    for text in [*zipf_sentences(2, sentences=30), "w1 zzz w2", "<unk> w1 </s>"]:
+        assert model.log_probability(text) == pytest.approx(model.score([text])[0].logprob, abs=1e-12)
+
+
 def test_explaining(model: NgramModel) -> None:
     [rows] = model.explain("w1 w2 w1 zzz")
     assert [row["token"] for row in rows] == ["w1", "w2", "w1", "<unk>", "</s>"]

@@ -67,7 +67,9 @@ def test_a_small_text_by_hand() -> None:
     """`5 8 6` twice and `7 8 9` twice: with two words in sight, 5 tells 6 and 7 tells 9."""
     stream = Stream.of([[5, 8, 6], [7, 8, 9], [5, 8, 6], [7, 8, 9]], fresh=True)
     pairs = choose_triggers(stream, VOCABULARY, 4, 2, per_word=1, least=1)
-    found = dict(zip(zip(pairs.triggers.tolist(), pairs.words.tolist(), strict=True), pairs.counts.tolist(), strict=True))
+    found = dict(
+        zip(zip(pairs.triggers.tolist(), pairs.words.tolist(), strict=True), pairs.counts.tolist(), strict=True)
+    )
     assert found[5, 6] == found[7, 9] == 2
     n11, a, b, n = 2, 4, 2, 16  # 5 is near where 8 and 6 stand
     expected = sum(

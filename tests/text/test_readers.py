@@ -22,7 +22,15 @@ from hypothesis import strategies as st
 from firth.errors import CorpusError, EncodingError
 from firth.text import readers
 from firth.text.document import RawDocument
-from firth.text.readers import MAX_LINE, check_text, cut_document, read_documents, read_lines, source_encoding
+from firth.text.readers import (
+    MAX_LINE,
+    check_text,
+    cut_document,
+    read_blocks,
+    read_documents,
+    read_lines,
+    source_encoding,
+)
 from firth.text.sources import find_sources
 
 CHINESE = (
@@ -136,6 +144,22 @@ def test_documents_do_not_depend_on_blocks_or_packing(text: str, block: int, pie
         assert list(read_lines(find_sources([path])[0], encoding="utf-8")) == list(enumerate(wanted_lines))
 
 
+@settings(deadline=None, max_examples=100)
+@given(TEXTS, st.integers(4, 40), st.integers(1, 60))
+def test_blocks_are_the_text_in_whole_lines(text: str, block: int, size: int) -> None:
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    wanted = (plain if not plain or plain.endswith("\n") else plain + "\n").encode()
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(readers, "_BLOCK", block)
+        path = Path(name) / "a.txt"
+        for codec in ("utf-8", "utf-8-sig", "utf-16", "gb18030"):
+            path.write_bytes(text.encode(codec))
+            blocks = list(read_blocks(find_sources([path])[0], encoding=codec, size=size))
+            assert b"".join(blocks) == wanted
+            assert all(one.endswith(b"\n") for one in blocks)
+            assert max(map(len, blocks), default=0) < size + block + max(map(len, wanted.split(b"\n"))) + 2
+
+
 @pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "gb18030"])
 @pytest.mark.parametrize("suffix", PACK)
 def test_encodings_and_packing_are_found_out(tmp_path: Path, codec: str, suffix: str) -> None:
@@ -222,6 +246,22 @@ def test_a_line_too_long_is_refused(
     assert "".join(part for part, _ in read(tmp_path / "a.txt", max_line=99)).count("x") == text.count("x")
 
 
+@pytest.mark.parametrize("block", [5, 1 << 18])
+def test_a_line_too_long_is_refused_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(readers, "_BLOCK", block)
+    monkeypatch.setattr(readers, "MAX_LINE", 30)
+    path = tmp_path / "a.txt"
+    path.touch()
+    (source,) = find_sources([path])
+    for text in ("a\n" + "x" * 31, "a\n" + "x" * 500, "a\r\n" + "中" * 31 + "\nb"):
+        path.write_bytes(text.encode())
+        with pytest.raises(CorpusError, match=r"line 2 of .*a\.txt is longer than 30 characters: break it.*fold -s"):
+            list(read_blocks(source, encoding="utf-8", size=20))
+    text = "中" * 30 + "\n" + "x" * 30 + "\n"
+    path.write_bytes(text.encode())
+    assert b"".join(read_blocks(source, encoding="utf-8", size=20)) == text.encode()
+
+
 def test_a_line_too_long_in_a_record_is_refused(tmp_path: Path) -> None:
     jsonl, parquet = write_records(tmp_path, ["short", "short\n" + "x" * 50])
     with pytest.raises(CorpusError, match=r"line 2 of .*a\.jsonl is longer than 40 characters: split the record"):
@@ -239,6 +279,9 @@ def test_a_huge_line_is_refused_in_little_memory(tmp_path: Path, suffix: str) ->
         with pytest.raises(CorpusError, match=f"line 1 .* longer than {MAX_LINE:,} characters"):
             read(path)
         assert tracemalloc.get_traced_memory()[1] < 8 * MAX_LINE
+        with pytest.raises(CorpusError, match=f"line 1 .* longer than {MAX_LINE:,} characters"):
+            next(read_blocks(find_sources([path])[0], size=1 << 20))
+        assert tracemalloc.get_traced_memory()[1] < 12 * MAX_LINE
     finally:
         tracemalloc.stop()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from firth.tokens import _kernels
 from firth.tokens.chunks import ChunkTable
-from firth.tokens.encoder import kinds_of_bytes
+from firth.tokens.cutting import kinds_of_bytes
 from tests.samples import small_recipe
 
 LINES = st.lists(st.text(alphabet="ab \0é中", max_size=12), max_size=8)
@@ -48,14 +48,23 @@ def test_it_grows_past_its_first_size() -> None:
 
 
 def test_equal_hashes_are_told_apart() -> None:
-    """An entry that is made to look like `two` by its hash and its slot is not taken for it."""
+    """An entry that is made to look like `two-and-two` by its hash and its slot is not taken for it."""
     table = ChunkTable()
-    table.look_up(b"one\n")
-    value = _kernels._hash(np.frombuffer(b"two", dtype=np.uint8), 0, 3)
+    table.look_up(b"one-and-one\n")
+    value = _kernels._hash(np.frombuffer(b"two-and-two", dtype=np.uint8), 0, 11)
     table._hashes[0] = value
-    table._slots[int(value) & (table._slots.size - 1)] = 1
-    assert table.look_up(b"two\n").tolist() == [1, -1]
-    assert table.texts() == ["one", "two"]
+    table._slots[int(value) & (table._slots.size - 1)] = (int(value) >> 32 << 32) + 1
+    assert table.look_up(b"two-and-two\n").tolist() == [1, -1]
+    assert table.texts() == ["one-and-one", "two-and-two"]
+
+
+def test_no_two_short_chunks_have_one_hash() -> None:
+    """Up to eight bytes every step of the hash can be undone, which spares a look at the bytes."""
+    inverse = pow(int(_kernels._GOLDEN), -1, 2**64)
+    for text in (b"a", b"ab", b"eight-by", "é中".encode()):
+        value = int(_kernels._hash(np.frombuffer(text, dtype=np.uint8), 0, len(text)))
+        value ^= value >> 32
+        assert (value * inverse % 2**64).to_bytes(8, "little").rstrip(b"\0") == text
 
 
 def test_clear_forgets() -> None:

@@ -30,6 +30,29 @@ def test_ids_equal_those_of_whole_sentences(tokenizer: Tokenizer, sentences: lis
     assert_same(tokenizer, Encoder(tokenizer), sentences)
 
 
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sentences=st.lists(st.text(alphabet=LETTERS, max_size=30), max_size=5))
+def test_one_sentence_gives_what_many_give(tokenizer: Tokenizer, sentences: list[str]) -> None:
+    encoder, other = Encoder(tokenizer), Encoder(tokenizer)
+    for sentence in sentences * 2:
+        assert encoder.encode_one(sentence).tolist() == other.encode([sentence]).ids.tolist()
+
+
+def test_one_sentence_of_words_met_before(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Encoder(tokenizer)
+    ids = encoder.encode_one("The lazy dog, the foxes and Café").tolist()
+    assert ids == encoder.encode(["The lazy dog, the foxes and Café"]).ids.tolist()
+    again = "The foxes the dog, and lazy lazy"
+    expected = encoder.encode([again]).ids.tolist()
+    monkeypatch.setattr(encoder, "encode", None)  # calling it would fail
+    assert encoder.encode_one(again).tolist() == expected
+    monkeypatch.undo()
+    monkeypatch.setattr(encoder_module, "_MOST_WORDS", 3)
+    for sentence in ("a new one", "The foxes the dog", "a new one"):
+        assert encoder.encode_one(sentence).tolist() == encoder.encode([sentence]).ids.tolist()
+    assert len(encoder._inner) < 7
+
+
 def test_word_starts_in_english(tokenizer: Tokenizer) -> None:
     sentence = "The foxes doesn't jump 3.14 times, ok."
     encoded = Encoder(tokenizer).encode([sentence])

@@ -19,7 +19,7 @@ from firth.text import corpus as corpus_module
 from firth.text.corpus import Corpus, read_corpus
 from firth.tokens import workers
 from firth.tokens.build import build_store, open_store
-from firth.tokens.jobs import Setup
+from firth.tokens.jobs import Reply, Setup
 from firth.tokens.store import FILES, TokenStore
 from firth.tokens.tokenizer import Tokenizer
 from firth.tokens.train import train_tokenizer
@@ -179,14 +179,14 @@ def test_two_processes_build_the_same_one(big_file: Path) -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_a_worker_that_is_killed_fails_the_run(words: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    ask = workers.Worker.ask
+    ask = workers.Process.ask
 
-    def ask_and_kill(self: workers.Worker, request: workers.Reply) -> workers.Reply:
-        if "finish" not in request.facts and self.ready:
+    def ask_and_kill(self: workers.Process, request: Reply) -> Reply:
+        if self._ready:
             os.kill(self._process.pid, signal.SIGKILL)
         return ask(self, request)
 
-    monkeypatch.setattr(workers.Worker, "ask", ask_and_kill)
+    monkeypatch.setattr(workers.Process, "ask", ask_and_kill)
     with pytest.raises(WorkerError, match=r"killed.*fewer --threads"):
         open_store(read_corpus(DOCUMENTS), words, threads=2)
     assert not list((cache_folder() / "stores").iterdir())

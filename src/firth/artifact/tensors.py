@@ -80,7 +80,7 @@ def _blocks(head: bytes, arrays: Sequence[np.ndarray[Any, Any]]) -> Iterator[byt
     yield head
     for array in arrays:
         if array.size:
-            flat = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
             for begin in range(0, len(flat), _BLOCK):
                 yield flat[begin : begin + _BLOCK]
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from firth.counts.estimate import Table
 from firth.counts.good_turing import simple_good_turing
+from firth.counts.parameters import sizes_between
 from firth.counts.trie import NEVER_PREDICTED, Trie
 
 _PER_DECADE = 3
@@ -29,10 +30,12 @@ def church_gale(trie: Trie, mask: npt.NDArray[np.bool_]) -> Found:
     counts = np.asarray(trie.counts).astype(np.float64)
     size = trie.vocabulary
     pairs = counts[trie.level(2)]
-    children = np.diff(trie.first.astype(np.int64))
+    children = sizes_between(trie.first)
     heads_of = np.repeat(np.arange(size), children)
     tails_of = trie.words[trie.level(2)].astype(np.int64)
-    heads, tails, low = _expectations(counts[:size], np.bincount(heads_of, weights=pairs, minlength=size), mask)
+    heads, tails, low = _expectations(
+        counts[:size], np.bincount(heads_of, weights=pairs, minlength=size).astype(np.float64), mask
+    )
     bucket_of = np.floor(heads[heads_of] + tails[tails_of]).astype(np.int64)
     width = int(np.floor(heads.max() + tails[mask].max())) + 1
     pool = _pool(np.bincount(bucket_of[pairs == 1], minlength=width), width)

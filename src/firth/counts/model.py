@@ -19,6 +19,7 @@ from firth.tokens.tokenizer import BOS, EOS, UNK, Tokenizer
 
 FIRST_WORD = EOS + 2
 """Ids below are special tokens."""
+_FRESH = np.ones(1, dtype=np.bool_)
 
 
 class Stream(NamedTuple):
@@ -105,6 +106,16 @@ class CountModel(ABC):
             )
             first += len(one)
         return scores
+
+    def log_probability(self, sentence: str) -> float:
+        """The log-probability (nats) of one sentence and its end: as `score` gives it, with less around it."""
+        ids = self._encoder.encode_one(sentence)
+        stream = np.empty(ids.size + 1, dtype=np.uint32)
+        stream[:-1] = ids
+        stream[-1] = EOS
+        if ids.size and ids.min() < FIRST_WORD:
+            stream[:-1][ids < FIRST_WORD] = UNK
+        return float(self.log_tokens(Stream(stream, np.array([0, stream.size]), _FRESH)).sum())
 
     def stream(
         self, sentences: Sequence[str], lengths: Sequence[int] = (), together: bool = False

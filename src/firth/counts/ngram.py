@@ -74,7 +74,12 @@ class NgramModel(CountModel):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         trie = self.trie
-        arrays = {"levels": trie.levels, "words": trie.words, "first": trie.first, "links": trie.links}
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "levels": trie.levels,
+            "words": trie.words,
+            "first": trie.first,
+            "links": trie.links,
+        }
         arrays |= {"logp": self.logp, "bow": self.bow, "spelling": self.spelling.counts}
         arrays |= pack_counts(trie.counts)
         arrays["parameters"] = np.frombuffer(json.dumps(self.parameters, sort_keys=True).encode(), dtype=np.uint8)

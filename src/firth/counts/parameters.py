@@ -67,7 +67,7 @@ def held_out(trie: Trie, other: Trie) -> list[Events]:
             counts = unigrams
             events.append(Events(weight, counts, np.full(counts.size, counts.sum()), None))
             continue
-        sizes = np.diff(other.first[other.level(n - 1).start : other.level(n - 1).stop + 1].astype(np.int64))
+        sizes = sizes_between(other.first[other.level(n - 1).start : other.level(n - 1).stop + 1])
         parents = nodes[other.level(n - 1)]
         totals = np.zeros(parents.size)
         known = parents >= 0
@@ -80,8 +80,18 @@ def held_out(trie: Trie, other: Trie) -> list[Events]:
 def history_totals(trie: Trie, n: int) -> Floats:
     """For each n-gram of length `n` >= 2, the sum of the counts after its history."""
     histories = trie.level(n - 1)
-    sizes = np.diff(trie.first[histories.start : histories.stop + 1].astype(np.int64))
+    sizes = sizes_between(trie.first[histories.start : histories.stop + 1])
     return np.repeat(_totals_of(trie, np.arange(histories.start, histories.stop)), sizes)
+
+
+def sizes_between(bounds: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The differences between neighbours, of numbers that may be unsigned.
+
+    >>> sizes_between(np.array([3, 5, 9], dtype=np.uint32)).tolist()
+    [2, 4]
+    """
+    whole: npt.NDArray[np.int64] = bounds.astype(np.int64)
+    return whole[1:] - whole[:-1]
 
 
 def _totals_of(trie: Trie, nodes: npt.NDArray[np.int64]) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from firth.counts.cache import CacheModel, CacheRecipe, train_cache
 from firth.counts.classes import ClassModel, ClassRecipe, train_classes
 from firth.counts.counting import count_chosen, count_text, lay_out
+from firth.counts.maxent import MaxentModel, MaxentRecipe, train_maxent
 from firth.counts.mixture import MixtureModel, MixtureRecipe, train_mixture
 from firth.counts.model import CountModel, Stream
 from firth.counts.recipe import NgramRecipe
@@ -70,6 +71,20 @@ def train_over_classes(recipe: ClassRecipe, run: Run, tokenizer: Tokenizer, stor
 
     unigrams = count_text(lay_out(store, np.arange(store.facts.sentences)), len(tokenizer), 1)
     return train_classes(recipe, inner, stream, tokenizer, run.corpus.layout, learn_spelling(tokenizer, unigrams))
+
+
+def train_entropy(
+    recipe: MaxentRecipe, run: Run, tokenizer: Tokenizer, store: TokenStore
+) -> tuple[MaxentModel, dict[str, Any]]:
+    """The maximum-entropy model of all the text, and what was found on the way."""
+    recipe = recipe.with_tokenizer(tokenizer.recipe)
+    everything = np.ones(store.facts.sentences, dtype=np.bool_)
+    heldout = valid_stream(run, tokenizer)
+    weights, report = train_maxent(recipe, stream_of(store, everything), heldout, len(tokenizer), run.threads)
+    recipe = replace(recipe, prior=report["prior"])
+    spelling = learn_spelling(tokenizer, count_chosen(store, len(tokenizer), 1, everything))
+    report["tried"] = {str(prior): perplexity for prior, perplexity in report["tried"].items()}
+    return MaxentModel(recipe, tokenizer, run.corpus.layout, weights, spelling), report
 
 
 def train_part(recipe: NgramRecipe, run: Run, tokenizer: Tokenizer, store: TokenStore, mask: Mask) -> CountModel:

@@ -14,23 +14,23 @@ from firth.artifact.folder import open_artifact
 from firth.artifact.models import load, load_tokenizer, save
 from firth.counts.cache import CacheRecipe
 from firth.counts.classes import ClassRecipe
+from firth.counts.maxent import MaxentRecipe
 from firth.counts.mixture import MixtureRecipe
 from firth.counts.model import CountModel
 from firth.counts.recipe import NgramRecipe
 from firth.errors import BudgetError, CorpusError, RecipeError
 from firth.files import require_free
-from firth.fit.adaptive import train_mixed, train_over_classes, train_with_cache
+from firth.fit.adaptive import train_entropy, train_mixed, train_over_classes, train_with_cache
 from firth.fit.budget import Budget
 from firth.fit.counts import count_metrics, train_counts
 from firth.progress import note
 from firth.recipes.table import Recipe, find_recipe
 from firth.recipes.values import flatten, override, recipe_to_json
 from firth.text.corpus import Corpus, read_corpus
-from firth.tokens.build import open_store
+from firth.tokens.build import open_store, open_tokens
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
-from firth.tokens.train import train_tokenizer
 
 Text = str | Path | Corpus | Iterable[str | Sequence[str]]
 
@@ -131,8 +131,9 @@ def _(recipe: TokenizerRecipe, run: Run) -> Trained:
     if run.budget is not None:
         raise BudgetError("a tokenizer reads its corpus once: leave --budget out and give less text instead.")
     started = time.monotonic()
-    tokenizer = train_tokenizer(recipe, run.corpus, run.threads)
-    store = open_store(run.corpus, tokenizer, run.threads)  # what is trained on these tokens will find it there
+    tokenizer, store = open_tokens(
+        recipe, run.corpus, run.threads
+    )  # what is trained on these tokens will find it there
     spent = {"seconds": time.monotonic() - started, "tokens": store.facts.tokens}
     return Trained(tokenizer, tokenizer.recipe, store, spent, token_metrics(store, tokenizer))
 
@@ -140,8 +141,7 @@ def _(recipe: TokenizerRecipe, run: Run) -> Trained:
 @pretrain.register
 def _(recipe: NgramRecipe, run: Run) -> Trained:
     started = time.monotonic()
-    tokenizer = run.tokenizer or train_tokenizer(recipe.tokenizer, run.corpus, run.threads)
-    store = open_store(run.corpus, tokenizer, run.threads)
+    tokenizer, store = _tokens(recipe.tokenizer, run)
     model, tokens = train_counts(recipe, run, tokenizer, store, started)
     spent = {"seconds": time.monotonic() - started, "tokens": tokens}
     return Trained(model, model.recipe, store, spent, count_metrics(model))
@@ -150,21 +150,38 @@ def _(recipe: NgramRecipe, run: Run) -> Trained:
 @pretrain.register(CacheRecipe)
 @pretrain.register(MixtureRecipe)
 @pretrain.register(ClassRecipe)
-def _(recipe: CacheRecipe | MixtureRecipe | ClassRecipe, run: Run) -> Trained:
+@pretrain.register(MaxentRecipe)
+def _(recipe: CacheRecipe | MixtureRecipe | ClassRecipe | MaxentRecipe, run: Run) -> Trained:
     if run.budget is not None:
-        raise BudgetError("models that wrap others read all their text: leave --budget out and give less text instead.")
+        raise BudgetError("this model reads all its text: leave --budget out and give less text instead.")
     started = time.monotonic()
-    tokenizer = run.tokenizer or train_tokenizer(recipe.tokenizer, run.corpus, run.threads)
-    store = open_store(run.corpus, tokenizer, run.threads)
-    model: CountModel
-    if isinstance(recipe, CacheRecipe):
-        model = train_with_cache(recipe, run, tokenizer, store)
-    elif isinstance(recipe, MixtureRecipe):
-        model = train_mixed(recipe, run, tokenizer, store)
-    else:
-        model = train_over_classes(recipe, run, tokenizer, store)
+    tokenizer, store = _tokens(recipe.tokenizer, run)
+    model, parameters = _train_around(recipe, run, tokenizer, store)
     spent = {"seconds": time.monotonic() - started, "tokens": store.facts.tokens}
-    return Trained(model, model.recipe, store, spent, {"parameters": model.parameters})
+    return Trained(model, model.recipe, store, spent, {"parameters": parameters})
+
+
+def _train_around(
+    recipe: CacheRecipe | MixtureRecipe | ClassRecipe | MaxentRecipe, run: Run, tokenizer: Tokenizer, store: TokenStore
+) -> tuple[CountModel, dict[str, Any]]:
+    """The model, and what was estimated."""
+    if isinstance(recipe, MaxentRecipe):
+        return train_entropy(recipe, run, tokenizer, store)
+    if isinstance(recipe, CacheRecipe):
+        cached = train_with_cache(recipe, run, tokenizer, store)
+        return cached, cached.parameters
+    if isinstance(recipe, MixtureRecipe):
+        mixed = train_mixed(recipe, run, tokenizer, store)
+        return mixed, mixed.parameters
+    over_classes = train_over_classes(recipe, run, tokenizer, store)
+    return over_classes, over_classes.parameters
+
+
+def _tokens(recipe: TokenizerRecipe, run: Run) -> tuple[Tokenizer, TokenStore]:
+    """The tokenizer that was given, or one trained on the corpus, and the corpus in its tokens."""
+    if run.tokenizer is None:
+        return open_tokens(recipe, run.corpus, run.threads)
+    return run.tokenizer, open_store(run.corpus, run.tokenizer, run.threads)
 
 
 def token_metrics(store: TokenStore, tokenizer: Tokenizer) -> dict[str, float]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from firth.counts.cache import CacheRecipe
 from firth.counts.classes import ClassRecipe
+from firth.counts.maxent import MaxentRecipe
 from firth.counts.mixture import MixtureRecipe
 from firth.counts.recipe import NgramRecipe
 
@@ -138,6 +139,11 @@ def mixture() -> MixtureRecipe:
 def class_ngram() -> ClassRecipe:
     """Which class of words comes next, and which of its words."""
     return ClassRecipe(base=mkn3())
+
+
+def maxent() -> MaxentRecipe:
+    """N-grams, distance-2 bigrams and trigger pairs in one distribution of highest entropy."""
+    return MaxentRecipe()
 
 
 SHORT = {

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 
 from firth.counts.cache import CacheRecipe
 from firth.counts.classes import ClassRecipe
+from firth.counts.maxent import MaxentRecipe
 from firth.counts.mixture import MixtureRecipe
 from firth.counts.recipe import NgramRecipe
 from firth.errors import RecipeError, near_miss
 from firth.recipes import counts, tokenizers
 from firth.tokens.recipe import TokenizerRecipe
 
-Recipe = TokenizerRecipe | NgramRecipe | CacheRecipe | MixtureRecipe | ClassRecipe
+Recipe = TokenizerRecipe | NgramRecipe | CacheRecipe | MixtureRecipe | ClassRecipe | MaxentRecipe
 
 FAMILIES: dict[str, type[Recipe]] = {
     "tokenizer": TokenizerRecipe,
@@ -23,6 +24,7 @@ FAMILIES: dict[str, type[Recipe]] = {
     "cache": CacheRecipe,
     "mixture": MixtureRecipe,
     "classes": ClassRecipe,
+    "maxent": MaxentRecipe,
 }
 """The name that a manifest gives to each type of recipe."""
 
@@ -198,6 +200,13 @@ RECIPES: dict[str, Entry] = {
         1999,
         "Iyer and Ostendorf, Modeling Long Distance Dependence in Language: Topic Mixtures",
         ("kn3",),
+    ),
+    "maxent": Entry(
+        counts.maxent,
+        "counts",
+        1996,
+        "Rosenfeld, A Maximum Entropy Approach to Adaptive Statistical Language Modeling",
+        ("cache",),
     ),
     "class-ngram": Entry(
         counts.class_ngram, "counts", 1992, "Brown et al., Class-Based n-gram Models of Natural Language", ("mle",)

@@ -18,8 +18,8 @@ from firth.errors import CorpusError, near_miss
 from firth.files import cache_folder, digest_file, writing
 from firth.text.builtin import builtin_documents, entropy_of
 from firth.text.document import Document, RawDocument
-from firth.text.layout import Layout, detect_layout, sentences_of
-from firth.text.readers import check_text, cut_document, read_documents, source_encoding
+from firth.text.layout import Block, Layout, detect_layout, pack_documents, sentences_of
+from firth.text.readers import check_text, cut_document, read_blocks, read_documents, source_encoding
 from firth.text.segment import Segmenter, make_segmenter, words_of
 from firth.text.sources import Source, find_sources
 
@@ -57,6 +57,17 @@ class FileInput:
 
     def documents(self) -> Iterator[RawDocument]:
         return read_documents(self.source, encoding=self.encoding, field=self.field)
+
+    @property
+    def is_text(self) -> bool:
+        return self.source.format == "text"
+
+    def blocks(self) -> Iterator[Block]:
+        """The text in blocks of lines as they stand; for layouts in which no sentence goes on in the next line."""
+        before = b"\n"  # no document goes on from another file
+        for data in read_blocks(self.source, encoding=self.encoding, size=BLOCK):
+            yield Block(before + data)
+            before = b""
 
     def digest(self) -> str:
         return f"{digest_file(self.source.path)} {self.source.format} {self.encoding} {self.field}"
@@ -143,18 +154,13 @@ class Corpus:
             if chosen:
                 yield document
 
-    def blocks(self) -> Iterator[list[RawDocument]]:
-        """The raw documents in groups of about `BLOCK` characters: what one worker handles at a time."""
-        block: list[RawDocument] = []
-        size = 0
-        for document in self.raw_documents():
-            block.append(document)
-            size += len(document.text)
-            if size >= BLOCK:
-                yield block
-                block, size = [], 0
-        if block:
-            yield block
+    def blocks(self) -> Iterator[Block]:
+        """The documents of this part in blocks of about `BLOCK` characters: what one worker handles at a time."""
+        for source in self.inputs:
+            if self.part == "all" and self.layout != "wrapped" and isinstance(source, FileInput) and source.is_text:
+                yield from source.blocks()
+            else:
+                yield from _pack(replace(self, inputs=(source,)).raw_documents())
 
     def __iter__(self) -> Iterator[Document]:
         layout = self.layout
@@ -251,6 +257,20 @@ def read_corpus(
         names = ", ".join(str(given) if isinstance(given, str | Path) else "the iterable" for given in inputs)
         raise CorpusError(f"there is no text in {names}: only blank lines or nothing at all; name other files.")
     return corpus
+
+
+def _pack(documents: Iterable[RawDocument]) -> Iterator[Block]:
+    """Documents in blocks; one that goes on begins a new block, so that each piece is split into sentences alone."""
+    block: list[RawDocument] = []
+    size = 0
+    for document in documents:
+        if block and (size >= BLOCK or document.continues):
+            yield pack_documents(block)
+            block, size = [], 0
+        block.append(document)
+        size += len(document.text)
+    if block:
+        yield pack_documents(block)
 
 
 def part_of(text: str, shares: tuple[float, float]) -> Part:

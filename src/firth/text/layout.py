@@ -5,13 +5,27 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from firth.text.document import RawDocument
 from firth.text.sentences import split_sentences
 
 Layout = Literal["lines", "prose", "wrapped"]
 """`lines`: each line is a sentence. `prose`: each line is a paragraph. `wrapped`: paragraphs run over lines."""
 
+
+class Block(NamedTuple):
+    """Some documents in a row as lines of UTF-8: what one worker handles at a time.
+
+    Documents are parted by blank lines; or if `packed`, by lines that hold nothing but a NUL, which no text does. The
+    first one goes on with the last one of the block before, unless either block has such a line there.
+    """
+
+    data: bytes
+    packed: bool = False
+
+
+_PARTED = "\n\0\n"
 _BLANK = re.compile(r"\n\s*\n")
 _FINAL = re.compile(r"[.!?…。！？；][\"'”’」』）)\]]*$")
 # Scripts written without spaces between words: nothing is put between two lines of them.
@@ -19,6 +33,22 @@ _UNSPACED = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U00
 _HYPHENED = re.compile(r"\S-$")
 _SECOND_PART = re.compile(r"(?:and|or|to)\b")  # "mother- and fatherland"
 _NARROWEST, _WIDEST = 28, 140  # columns between which people wrap text
+
+
+def pack_documents(documents: Iterable[RawDocument]) -> Block:
+    """The documents as a block.
+
+    >>> pack_documents([RawDocument("one\\ntwo"), RawDocument("three", continues=True)])
+    Block(data=b'\\n\\x00\\none\\ntwo\\nthree', packed=True)
+    """
+    texts = (("\n" if document.continues else _PARTED) + document.text for document in documents)
+    return Block("".join(texts).encode(), packed=True)
+
+
+def unpack_documents(block: Block) -> tuple[list[str], bool]:
+    """The texts of a packed block, and whether the first one goes on with a document of the block before."""
+    first, *others = block.data.decode().split(_PARTED)
+    return ([first, *others], True) if first else (others, False)
 
 
 def detect_layout(texts: Iterable[str]) -> Layout:

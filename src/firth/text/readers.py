@@ -5,8 +5,11 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from firth.errors import CorpusError, EncodingError, near_miss
@@ -44,6 +47,69 @@ def read_documents(
         return _read_parquet(source, field, max_line)
     blocks = _read_blocks(source, encoding, max_line)
     return _read_jsonl(blocks, source, field, max_line) if source.format == "jsonl" else _read_text(blocks, source)
+
+
+def read_blocks(source: Source, *, encoding: str | None = None, size: int) -> Iterator[bytes]:
+    """The text of a plain text file as UTF-8, in blocks of about `size` bytes, each of whole lines."""
+    if source_encoding(source, encoding) == "utf-8":
+        return _read_utf8(source, encoding, size)
+    return whole_lines((text.encode() for text in _read_blocks(source, encoding, MAX_LINE)), size)
+
+
+def _read_utf8(source: Source, encoding: str | None, size: int) -> Iterator[bytes]:
+    """The blocks of a file that begins as UTF-8: the bytes that are there, once they are checked."""
+    with open_bytes(source) as stream:
+        parts = chain([stream.read(_BLOCK).removeprefix(codecs.BOM_UTF8)], iter(partial(stream.read, _BLOCK), b""))
+        for block in whole_lines(_plain_ends(parts), size, MAX_LINE):
+            if not _is_sound(block):
+                for _ in _read_blocks(source, encoding, MAX_LINE):
+                    pass  # says what is wrong, and where
+            yield block
+
+
+def _plain_ends(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """The same text with every line end as "\\n"."""
+    held = b""
+    for part in parts:
+        if held or b"\r" in part:
+            part = held + part
+            held = b"\r" if part.endswith(b"\r") else b""  # the other half may follow
+            part = part.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        yield part
+    if held:
+        yield b"\n"
+
+
+def _is_sound(block: bytes) -> bool:
+    """Whether bytes are UTF-8 without NUL, and no line can be too long."""
+    try:
+        return len(block) <= MAX_LINE and b"\0" not in block and (block.isascii() or bool(block.decode()))
+    except UnicodeDecodeError:
+        return False
+
+
+def whole_lines(parts: Iterable[bytes], size: int, most: float = math.inf) -> Iterator[bytes]:
+    """The same text in blocks of about `size` bytes, each of whole lines; the last line gets an end if it has none.
+
+    A line that has more than `most` characters in parts without a line end is cut.
+
+    >>> list(whole_lines([b"one\\nt", b"wo\\nthr", b"ee"], 5))
+    [b'one\\n', b'two\\n', b'three\\n']
+    """
+    held, length, unfinished = [b""], 0, 0
+    for part in parts:
+        end = part.rfind(b"\n") + 1
+        unfinished = 0 if end else unfinished + len(part.decode(errors="ignore"))
+        if unfinished > most:
+            end = len(part)
+        held.append(part)
+        length += len(part)
+        if length >= size and end:
+            held[-1], rest = part[:end], part[end:]
+            yield b"".join(held)
+            held, length = [rest], len(rest)
+    if length:
+        yield b"".join(held).removesuffix(b"\n") + b"\n"
 
 
 def read_lines(source: Source, *, encoding: str | None = None) -> Iterator[tuple[int, str]]:

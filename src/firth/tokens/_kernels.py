@@ -1,10 +1,11 @@
-"""Numba kernels that cut text into chunks and look each one up in a table of chunks met before.
+"""Numba kernels that cut text into chunks, number the distinct ones, and write out the tokens they stand for.
 
 A chunk is a run of bytes up to the next space, line end or word break; the spaces before it belong to it. Where the
-tokenizer allows it, punctuation is cut off too. Chunks are compared byte by byte after their hashes agree, so a
-collision costs time and never a wrong id.
+tokenizer allows it, punctuation is cut off too. Text is read eight bytes at a time, as one number; most words are no
+longer. Chunks of the same hash are compared in full, so a collision costs time and never a wrong id.
 
-Names: entry = number of a distinct chunk; slot = place in the open-addressing table that holds entry + 1, or 0.
+Names: entry = number of a distinct chunk; slot = place in the open-addressing table, which holds 0 or the upper half of
+a chunk's hash and its entry + 1.
 """
 
 from __future__ import annotations
@@ -19,14 +20,62 @@ OTHER, WORD, MARK, JOINER, LONE_MARK, LONE_JOINER = range(6)
 """Kinds of bytes: never cut at; letters and digits; punctuation; punctuation that may stand inside a word; and the last
 two again where punctuation is cut off from other punctuation as well."""
 
+_ONES = np.uint64(0x0101010101010101)
+_HIGH_BITS = np.uint64(0x8080808080808080)
+_ABOVE_SPACE = np.uint64(0x2121212121212121)
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_UPPER, _LOWER = np.uint64(0xFFFFFFFF00000000), np.uint64(0x00000000FFFFFFFF)
+_HALF = np.uint64(32)
 
-@njit(cache=True, nogil=True)
+
+@njit(cache=True, nogil=True, inline="always")
+def eight_bytes(data: Any, place: Any) -> Any:
+    """The eight bytes from `place` on as one number, the first one lowest; zeros beyond the end."""
+    if place + 8 > data.size:
+        value = np.uint64(0)
+        for offset in range(data.size - place):
+            value |= np.uint64(data[place + offset]) << np.uint64(8 * offset)
+        return value
+    at = np.uint64(place)  # without a sign, the compiler makes a single load of this
+    return (
+        np.uint64(data[at])
+        | np.uint64(data[at + np.uint64(1)]) << np.uint64(8)
+        | np.uint64(data[at + np.uint64(2)]) << np.uint64(16)
+        | np.uint64(data[at + np.uint64(3)]) << np.uint64(24)
+        | np.uint64(data[at + np.uint64(4)]) << np.uint64(32)
+        | np.uint64(data[at + np.uint64(5)]) << np.uint64(40)
+        | np.uint64(data[at + np.uint64(6)]) << np.uint64(48)
+        | np.uint64(data[at + np.uint64(7)]) << np.uint64(56)
+    )
+
+
+@njit(cache=True, nogil=True, inline="always")
 def _hash(data: Any, begin: Any, end: Any) -> Any:
-    """FNV-1a with a final mix, so that the low bits depend on every byte."""
-    value = np.uint64(14695981039346656037)
-    for position in range(begin, end):
-        value = (value ^ np.uint64(data[position])) * np.uint64(1099511628211)
-    return value ^ (value >> np.uint64(29))
+    """Multiply and fold, eight bytes a step. A step can be undone, so short chunks of one size never share a hash."""
+    value = np.uint64(0)
+    for place in range(begin, end, 8):
+        word = eight_bytes(data, place)
+        if end - place < 8:
+            word &= (np.uint64(1) << np.uint64(8 * (end - place))) - np.uint64(1)
+        value = (value ^ word) * _GOLDEN
+        value ^= value >> _HALF
+    return value
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _next_separator(data: Any, place: Any) -> Any:
+    """The first place from `place` on that holds a space, a line end or a word break, or the end."""
+    while True:
+        word = eight_bytes(data, place)
+        low = (word - _ABOVE_SPACE) & ~word & _HIGH_BITS  # the lowest bit marks the first byte up to a space
+        if low == 0:
+            place += 8
+            continue
+        below = (low & (~low + np.uint64(1))) - np.uint64(1)
+        place += np.int64((below & _ONES) * _ONES >> np.uint64(56)) - 1
+        if place >= data.size or data[place] in (SPACE, LINE_END, BREAK):
+            return place
+        place += 1  # a tab or the like
 
 
 @njit(cache=True, nogil=True)
@@ -43,23 +92,24 @@ def _may_cut(data: Any, place: Any, kinds: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _chunk_end(data: Any, begin: Any, whole: Any, kinds: Any) -> Any:
-    end = begin + 1
-    while end < data.size and data[end] == SPACE and data[end - 1] == SPACE:
-        end += 1
-    while end < data.size and data[end] != LINE_END:
-        byte = data[end]
-        if not whole and (byte in (SPACE, BREAK) or (kinds[byte] != OTHER and _may_cut(data, end, kinds))):
+def _word_end(data: Any, place: Any, kinds: Any) -> Any:
+    """The end of the word that begins at `place`, where punctuation is cut off."""
+    if place == data.size or data[place] in (SPACE, LINE_END, BREAK):
+        return place
+    place += 1
+    while place < data.size and data[place] not in (SPACE, LINE_END, BREAK):
+        if not (kinds[data[place]] == WORD and kinds[data[place - 1]] == WORD) and _may_cut(data, place, kinds):
             break
-        end += 1
-    return end
+        place += 1
+    return place
 
 
 @njit(cache=True, nogil=True)
-def _same(data: Any, begin: Any, end: Any, pool: Any, first: Any, last: Any) -> Any:
-    if last - first != end - begin:
-        return False
-    for offset in range(end - begin):  # noqa: SIM110 (Numba compiles the loop better)
+def _same(data: Any, begin: Any, size: Any, pool: Any, first: Any) -> Any:
+    for offset in range(0, size - 7, 8):
+        if eight_bytes(data, begin + offset) != eight_bytes(pool, first + offset):
+            return False
+    for offset in range(size & ~7, size):  # noqa: SIM110 (Numba compiles the loop better)
         if data[begin + offset] != pool[first + offset]:
             return False
     return True
@@ -67,16 +117,29 @@ def _same(data: Any, begin: Any, end: Any, pool: Any, first: Any, last: Any) -> 
 
 @njit(cache=True, nogil=True)
 def look_up(
-    data: Any, whole: Any, kinds: Any, slots: Any, hashes: Any, bounds: Any, pool: Any, entries: Any, out: Any
+    data: Any,
+    whole: Any,
+    kinds: Any,
+    cuts: Any,
+    slots: Any,
+    hashes: Any,
+    bounds: Any,
+    pool: Any,
+    entries: Any,
+    begin: Any,
+    line: Any,
+    written: Any,
+    out: Any,
 ) -> Any:
-    """Fills `out` with the entry of each chunk of `data` and -1 at each line end; new chunks are added.
+    """Goes on filling `out` with the entry of each chunk of `data` and -1 at each line end; new chunks are added.
 
     `whole[s]` says that line s is one chunk, spaces and breaks included. `kinds` gives the kind of each byte; spaces
-    are dropped if theirs is WORD. `bounds[e]` is where entry e begins in `pool`. Returns the number of values written
-    and the new number of entries; the caller has made room for both.
+    are dropped if theirs is WORD; `cuts` says whether there are any to cut at. `bounds[e]` is where entry e begins in
+    `pool`, where a line end closes it. Returns how far it came (entries, begin, line, written): to the end of `data`,
+    or to a chunk for which there is no room.
     """
     mask = np.uint64(slots.size - 1)
-    written, line, begin = 0, 0, 0
+    drop = kinds[SPACE] == WORD
     while begin < data.size:
         if data[begin] == LINE_END:
             out[written] = -1
@@ -84,29 +147,47 @@ def look_up(
             line += 1
             begin += 1
             continue
-        if not whole[line] and (data[begin] == BREAK or (data[begin] == SPACE and kinds[SPACE] == WORD)):
-            begin += 1
-            continue
-        end = _chunk_end(data, begin, whole[line], kinds)
+        end = begin
+        if whole[line]:
+            while end < data.size and data[end] != LINE_END:
+                end += 1
+        else:
+            if data[begin] == BREAK or (drop and data[begin] == SPACE):
+                begin += 1
+                continue
+            while end < data.size and data[end] == SPACE:
+                end += 1
+            end = _word_end(data, end, kinds) if cuts else _next_separator(data, end)
+        size = end - begin
         value = _hash(data, begin, end)
         slot = value & mask
         while True:
-            entry = slots[slot] - 1
+            held = slots[slot]
+            entry = np.int64(held & _LOWER) - 1
             if entry < 0:
-                entry = entries
-                slots[slot] = entry + 1
-                hashes[entry] = value
-                pool[bounds[entry] : bounds[entry] + end - begin] = data[begin:end]
-                bounds[entry + 1] = bounds[entry] + end - begin
-                entries += 1
                 break
-            if hashes[entry] == value and _same(data, begin, end, pool, bounds[entry], bounds[entry + 1]):
+            if (
+                (held ^ value) & _UPPER == 0
+                and hashes[entry] == value
+                and bounds[entry + 1] - bounds[entry] == size + 1
+                and (size <= 8 or _same(data, begin, size, pool, bounds[entry]))  # short ones are the same by now
+            ):
                 break
             slot = (slot + np.uint64(1)) & mask
+        if entry < 0:
+            entry, first = entries, bounds[entries]
+            if entry == hashes.size or first + size >= pool.size:
+                break
+            slots[slot] = (value & _UPPER) | np.uint64(entry + 1)
+            hashes[entry] = value
+            pool[first : first + size] = data[begin:end]
+            pool[first + size] = LINE_END
+            bounds[entry + 1] = first + size + 1
+            entries += 1
         out[written] = entry
         written += 1
         begin = end
-    return written, entries
+    return entries, begin, line, written
 
 
 @njit(cache=True, nogil=True)
@@ -117,7 +198,18 @@ def refill(slots: Any, hashes: Any, entries: Any) -> Any:
         slot = hashes[entry] & mask
         while slots[slot] != 0:
             slot = (slot + np.uint64(1)) & mask
-        slots[slot] = entry + 1
+        slots[slot] = (hashes[entry] & _UPPER) | np.uint64(entry + 1)
+
+
+@njit(cache=True, nogil=True)
+def renumber(chunks: Any, numbers: Any, counts: Any, out: Any) -> Any:
+    """Writes the number of each chunk and counts it; line ends stay as they are."""
+    for place in range(chunks.size):
+        chunk = chunks[place]
+        if chunk >= 0:
+            chunk = numbers[chunk]
+            counts[chunk] += 1
+        out[place] = chunk
 
 
 @njit(cache=True, nogil=True)

@@ -1,35 +1,34 @@
-"""What workers do with blocks of documents: count their chunks, or encode them.
+"""What workers do with blocks: cut them into numbered chunks, encode them, or encode chunks.
 
-A job handles one block after the other and may hold something back until it is told to finish. What it gives is a
-reply: a small JSON object and arrays of bytes, so that it can cross a pipe.
+A job handles one block after the other. What it gives is a reply: a small JSON object and arrays, so that it can cross
+a pipe.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
-from firth.text.document import RawDocument
-from firth.text.layout import Layout, sentences_of
+from firth.text.layout import Block, Layout
 from firth.text.segment import make_segmenter
-from firth.tokens.chunks import ChunkTable
-from firth.tokens.encoder import Encoder, kinds_of_bytes, uncut_lines, whole_lines
+from firth.tokens.cutting import Cutter
+from firth.tokens.encoder import Encoder
+from firth.tokens.lines import Lines, read_block
 from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.tokenizer import UNK, Tokenizer
+from firth.tokens.store import id_type
+from firth.tokens.tokenizer import Tokenizer
 
-_MOST_CHUNKS = 1 << 26  # bytes of distinct chunks that a count holds before it hands them on
+_MOST_BYTES = 1 << 26  # of distinct chunks that a job holds; then it numbers them anew
 
 
 class Reply(NamedTuple):
     """What comes back from a job."""
 
     facts: dict[str, Any]
-    arrays: list[bytes]
+    arrays: list[Any]
+    """Contiguous arrays; those that have crossed a pipe are bytes."""
 
 
 class Setup(NamedTuple):
@@ -40,6 +39,14 @@ class Setup(NamedTuple):
     layout: Layout
     tokenizer: bytes = b""
     dictionary: str | None = None
+    made: Tokenizer | None = None
+    """The tokenizer itself, for workers in this process."""
+
+    @classmethod
+    def of(cls, job: str, tokenizer: Tokenizer, layout: Layout = "lines") -> Setup:
+        """The setup of a job that is done with a tokenizer."""
+        dictionary = str(tokenizer.dictionary) if tokenizer.dictionary else None
+        return cls(job, tokenizer.recipe, layout, tokenizer.data, dictionary, tokenizer)
 
     def to_reply(self) -> Reply:
         facts = {"job": self.job, "recipe": asdict(self.recipe), "layout": self.layout, "dictionary": self.dictionary}
@@ -51,88 +58,63 @@ class Setup(NamedTuple):
         recipe = TokenizerRecipe(**facts["recipe"])
         return cls(facts["job"], recipe, facts["layout"], reply.arrays[0], facts["dictionary"])
 
+    def make_tokenizer(self) -> Tokenizer:
+        return self.made or Tokenizer(self.tokenizer, self.recipe, Path(self.dictionary) if self.dictionary else None)
+
 
 class Job(Protocol):
-    def block(self, documents: Sequence[RawDocument]) -> Reply: ...
-
-    def finish(self) -> Reply | None: ...
+    def block(self, block: Block) -> Reply: ...
 
 
-class CountJob:
-    """Counts the distinct chunks of all blocks."""
+class CutJob:
+    """Cuts blocks into chunks. The reply holds sentences, their chunks by number, and the chunks that are new.
+
+    Each worker has numbers of its own; `first` is the number of the first new chunk.
+    """
 
     def __init__(self, setup: Setup) -> None:
         self.layout = setup.layout
-        # Where words may not be cut at word breaks, text is counted as it stands.
+        # Where words may not be cut at word breaks, text is taken as it stands.
         name = setup.recipe.segmenter if setup.recipe.separable else "space"
-        self.segmenter = make_segmenter(name, _path(setup.dictionary))
-        self.table = ChunkTable(kinds_of_bytes(setup.recipe))
-        self.uncut = uncut_lines(setup.recipe)
-        self.counts = np.zeros(0, dtype=np.int64)
+        self.cutter = Cutter(setup.recipe, make_segmenter(name, Path(setup.dictionary) if setup.dictionary else None))
 
-    def block(self, documents: Sequence[RawDocument]) -> Reply:
-        sentences = [sentence for document in documents for sentence in sentences_of(document.text, self.layout)]
-        text = self.segmenter.mark("\n".join(sentences)) + "\n"
-        chunks = self.table.look_up(text.encode(), whole_lines(text, self.uncut))
-        counts = np.bincount(chunks[chunks >= 0], minlength=len(self.table))
-        counts[: self.counts.size] += self.counts
-        self.counts = counts
-        return self._hand_over() if self.table.size > _MOST_CHUNKS else Reply({}, [])
-
-    def finish(self) -> Reply | None:
-        return self._hand_over()
-
-    def _hand_over(self) -> Reply:
-        reply = Reply({}, ["\n".join(self.table.texts()).encode(), self.counts.tobytes()])
-        self.table.clear()
-        self.counts = np.zeros(0, dtype=np.int64)
-        return reply
+    def block(self, block: Block) -> Reply:
+        table = self.cutter.table
+        if table.size > _MOST_BYTES:
+            table.clear()
+        first = len(table)
+        lines = read_block(block, self.layout, self.cutter.pairs)
+        chunks = self.cutter.cut(lines)
+        return _reply(lines, {"first": first}, [chunks, table.lines(first).copy()])
 
 
 class EncodeJob:
-    """Encodes blocks; the reply holds ids, word starts, sentence lengths and document lengths."""
+    """Encodes blocks. The reply holds sentences, their ids, word starts and lengths."""
 
     def __init__(self, setup: Setup) -> None:
         self.layout = setup.layout
-        tokenizer = Tokenizer(setup.tokenizer, setup.recipe, _path(setup.dictionary))
+        tokenizer = setup.make_tokenizer()
         self.encoder = Encoder(tokenizer)
         self.dtype = id_type(len(tokenizer))
 
-    def block(self, documents: Sequence[RawDocument]) -> Reply:
-        split = [sentences_of(document.text, self.layout) for document in documents]
-        sentences = [sentence for document in split for sentence in document]
-        encoded = self.encoder.encode(sentences)
-        # Which document each sentence is of; sentences without a token (control characters, say) are left out.
-        owner = np.repeat(np.arange(len(split)), [len(document) for document in split])
-        kept = encoded.lengths > 0
-        text = "\n".join(sentences).encode()
-        continues = [document.continues for document in documents]
-        facts = {
-            "bytes": len(text) - max(len(sentences) - 1, 0),
-            "digest": hashlib.sha256(text + repr((owner.tolist(), continues)).encode()).hexdigest(),
-            "unknown": int(np.count_nonzero(encoded.ids == UNK)),
-            "words": int(np.count_nonzero(encoded.starts)),
-        }
-        arrays = [
-            encoded.ids.astype(self.dtype),
-            encoded.starts,
-            encoded.lengths[kept].astype(np.uint32),
-            np.bincount(owner[kept], minlength=len(split)).astype(np.uint32),
-            np.array(continues),
-        ]
-        return Reply(facts, [array.tobytes() for array in arrays])
-
-    def finish(self) -> Reply | None:
-        return None
+    def block(self, block: Block) -> Reply:
+        lines = read_block(block, self.layout, self.encoder.pairs)
+        encoded = self.encoder.encode_lines(lines)
+        return _reply(lines, {}, [encoded.ids.astype(self.dtype), encoded.starts, encoded.lengths])
 
 
-JOBS: dict[str, Callable[[Setup], Job]] = {"count": CountJob, "encode": EncodeJob}
+class ChunksJob:
+    """Encodes chunks, of which a block has one a line. The reply holds lengths, ids and word starts."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.encoder = Encoder(setup.make_tokenizer())
+
+    def block(self, block: Block) -> Reply:
+        return Reply({}, [*self.encoder.encode_chunks(block.data.decode().split("\n")[:-1])])
 
 
-def id_type(vocabulary: int) -> type[np.unsignedinteger[Any]]:
-    """The narrowest type of a store's ids."""
-    return np.uint16 if vocabulary <= 1 << 16 else np.uint32
+JOBS: dict[str, Callable[[Setup], Job]] = {"cut": CutJob, "encode": EncodeJob, "chunks": ChunksJob}
 
 
-def _path(name: str | None) -> Path | None:
-    return Path(name) if name else None
+def _reply(lines: Lines, facts: dict[str, Any], arrays: list[Any]) -> Reply:
+    return Reply({"parted": lines.parted, **facts}, [lines.text, lines.opens, *arrays])

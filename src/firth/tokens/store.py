@@ -23,7 +23,7 @@ import numpy.typing as npt
 from firth.errors import StoreError
 from firth.files import digest_bytes, digest_file
 
-FORMAT = 1
+FORMAT = 2
 FILES = ("ids.bin", "starts.bin", "sentences.bin", "documents.bin")
 
 
@@ -117,6 +117,11 @@ class TokenStore:
         if size == 0:
             return np.zeros(0, dtype=dtype)
         return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
+
+
+def id_type(vocabulary: int) -> type[np.unsignedinteger[Any]]:
+    """The narrowest type of the ids of a vocabulary of this size."""
+    return np.uint16 if vocabulary <= 1 << 16 else np.uint32
 
 
 def _read_facts(folder: Path) -> StoreFacts:

@@ -40,22 +40,39 @@ class Tokenizer:
     'the dog sat'
     """
 
-    def __init__(self, data: bytes, recipe: TokenizerRecipe, dictionary: Path | None = None) -> None:
-        """`data` is a `tokenizer.json` that was made for `recipe`."""
+    def __init__(
+        self,
+        data: bytes,
+        recipe: TokenizerRecipe,
+        dictionary: Path | None = None,
+        *,
+        vocabulary: list[str] | None = None,
+    ) -> None:
+        """`data` is a `tokenizer.json` that was made for `recipe`.
+
+        Whoever has just made it says so by giving the `vocabulary` too; then it is read when it is first needed.
+        """
         self.data = data
         self.recipe = recipe
         self.dictionary = dictionary
         self.segmenter = make_segmenter(recipe.segmenter, dictionary)
-        try:
-            self.backend = tokenizers.Tokenizer.from_str(data.decode())
-        except Exception as error:  # the library raises plain Exception for whatever is wrong in the file
-            raise TokenizerError(f"tokenizer.json cannot be read: {error}; make it again with firth train.") from None
+        if vocabulary is not None:
+            self.vocabulary = vocabulary
+            return
         found = tuple(self.backend.id_to_token(place) for place in range(5))
         if found != recipe.specials:
             raise TokenizerError(
                 f"tokenizer.json begins with the tokens {found}, not {recipe.specials}: it was not made by Firth "
                 f"for a {recipe.model} recipe; train one with firth train {recipe.model}."
             )
+
+    @cached_property
+    def backend(self) -> tokenizers.Tokenizer:
+        """The tokenizer of the `tokenizers` library."""
+        try:
+            return tokenizers.Tokenizer.from_str(self.data.decode())
+        except Exception as error:  # the library raises plain Exception for whatever is wrong in the file
+            raise TokenizerError(f"tokenizer.json cannot be read: {error}; make it again with firth train.") from None
 
     @cached_property
     def digest(self) -> str:
@@ -69,7 +86,7 @@ class Tokenizer:
         return self
 
     def __len__(self) -> int:
-        return int(self.backend.get_vocab_size())
+        return len(self.vocabulary) if "backend" not in self.__dict__ else int(self.backend.get_vocab_size())
 
     @cached_property
     def vocabulary(self) -> list[str]:

@@ -1,7 +1,8 @@
-"""Worker processes: the same job on all cores, replies in the order of the blocks.
+"""Workers: the same job on all cores, replies in the order of the blocks.
 
-Workers are started as `python -m firth.tokens.workers` and spoken to through pipes: lengths, JSON and raw bytes. So a
-script that uses Firth needs no `__main__` guard, nothing is pickled, and a worker that dies is an end of file.
+Work that kernels do is done by threads. Work that Python does is done by processes, which are started as
+`python -m firth.tokens.workers` and spoken to through pipes: lengths, JSON and raw bytes. So a script that uses Firth
+needs no `__main__` guard, nothing is pickled, and a worker that dies is an end of file.
 """
 
 from __future__ import annotations
@@ -10,90 +11,129 @@ import gc
 import json
 import os
 import queue
+import re
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, Protocol, TypeVar
 
 from firth.errors import FirthError, WorkerError
-from firth.text.document import RawDocument
+from firth.text.layout import Block
 from firth.tokens.jobs import JOBS, Job, Reply, Setup
 
-_SMALL = 3  # blocks that are not worth starting processes for
+_SMALL = 3  # blocks that are not worth starting workers for
+_SAMPLE = 1 << 16  # bytes of a block that tell whether it is Chinese
+_HAN_BYTE = re.compile(rb"[\xe3-\xe9]")
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
-def run_job(setup: Setup, blocks: Iterable[list[RawDocument]], threads: int | None = None) -> Iterator[Reply]:
-    """The replies to all blocks, in order, then what the workers had held back."""
+def run_job(setup: Setup, blocks: Iterable[Block], threads: int | None = None) -> Iterator[Reply]:
+    """The replies to all blocks, in order; each tells the number of the `worker` that gave it."""
     threads = threads or os.cpu_count() or 1
     blocks = iter(blocks)
     first = list(islice(blocks, _SMALL + 1))
+    blocks = chain(first, blocks)
     if threads == 1 or len(first) <= _SMALL:
-        yield from _run_here(JOBS[setup.job](setup), chain(first, blocks))
-    else:
-        yield from _run_in_workers(setup, chain(first, blocks), threads)
+        job = JOBS[setup.job](setup)
+        for block in blocks:
+            yield _signed(job.block(block), 0)
+        return
+    make = Process if _is_slow(setup, first) else LocalWorker
+    workers: list[Worker] = [make(setup) for _ in range(threads)]
+    free: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for number in range(threads):
+        free.put(number)
+
+    def handle(block: Block) -> Reply:
+        number = free.get()
+        try:
+            return _signed(workers[number].handle(block), number)
+        finally:
+            free.put(number)  # a dead one too: whoever takes it next learns of it instead of waiting
+
+    try:
+        yield from in_order(handle, blocks, threads)
+    finally:
+        for worker in workers:
+            worker.stop()
 
 
-def told(blocks: Iterable[list[RawDocument]], advance: Callable[[float], None]) -> Iterator[list[RawDocument]]:
+def in_order(handle: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
+    """`map` by several threads, a few items ahead of whoever takes the results.
+
+    >>> list(in_order(abs, [-1, 2, -3], threads=2))
+    [1, 2, 3]
+    """
+    executor = ThreadPoolExecutor(threads)
+    try:
+        pending: deque[Future[Result]] = deque()
+        for item in items:
+            pending.append(executor.submit(handle, item))
+            if len(pending) > 2 * threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)  # whoever stops early need not wait for the rest
+
+
+def told(blocks: Iterable[Block], advance: Callable[[float], None]) -> Iterator[Block]:
     """The same blocks; `advance` is told the bytes of each when the next one is asked for."""
     for block in blocks:
         yield block
-        advance(sum(len(document.text.encode()) for document in block))
+        advance(len(block.data))
 
 
-def _run_here(job: Job, blocks: Iterable[list[RawDocument]]) -> Iterator[Reply]:
-    for block in blocks:
-        yield job.block(block)
-    if (rest := job.finish()) is not None:
-        yield rest
+def _is_slow(setup: Setup, blocks: Iterable[Block]) -> bool:
+    """Whether Python does the work, so that threads would wait for each other: splitting or segmenting sentences."""
+    if setup.layout != "lines" or setup.job == "chunks":
+        return True
+    if setup.recipe.segmenter == "space" or (setup.job == "cut" and not setup.recipe.separable):
+        return False
+    samples = [block.data[:_SAMPLE] for block in blocks]
+    return 50 * sum(len(_HAN_BYTE.findall(sample)) for sample in samples) > sum(map(len, samples))
 
 
-def _run_in_workers(setup: Setup, blocks: Iterable[list[RawDocument]], threads: int) -> Iterator[Reply]:
-    workers = [Worker() for _ in range(threads)]
-    free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-    for worker in workers:
-        free.put(worker)
-
-    def handle(block: list[RawDocument]) -> Reply:
-        worker = free.get()
-        try:
-            if not worker.ready:
-                worker.ask(setup.to_reply())
-                worker.ready = True
-            return worker.ask(_pack(block))
-        finally:
-            free.put(worker)  # a dead one too: whoever takes it next learns of it instead of waiting
-
-    # One thread for each worker, which only waits on its pipes.
-    with ThreadPoolExecutor(threads) as executor:
-        try:
-            pending: deque[Future[Reply]] = deque()
-            for block in blocks:
-                pending.append(executor.submit(handle, block))
-                if len(pending) > 2 * threads:
-                    yield pending.popleft().result()
-            for future in pending:
-                yield future.result()
-            for worker in filter(lambda worker: worker.ready, workers):
-                rest = worker.ask(Reply({"finish": True}, []))
-                if rest.arrays:
-                    yield rest
-        finally:
-            executor.shutdown(wait=False, cancel_futures=True)
-            for worker in workers:
-                worker.stop()
+def _signed(reply: Reply, worker: int) -> Reply:
+    reply.facts["worker"] = worker
+    return reply
 
 
-class Worker:
-    """A process that does one job; the first thing to ask of it is to get ready."""
+class Worker(Protocol):
+    """Does one job."""
 
-    def __init__(self) -> None:
-        self.ready = False
+    def handle(self, block: Block) -> Reply: ...
+
+    def stop(self) -> None: ...
+
+
+class LocalWorker:
+    """A worker in this process."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._job = JOBS[setup.job](setup)
+
+    def handle(self, block: Block) -> Reply:
+        return self._job.block(block)
+
+    def stop(self) -> None:
+        pass
+
+
+class Process:
+    """A worker that is a process; the first thing to ask of it is to get ready."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._ready = False
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
         # Both cores have a worker each: threads inside them would only get in each other's way.
         environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "NUMBA_NUM_THREADS": "1"}
@@ -104,6 +144,12 @@ class Worker:
             stderr=self._complaints,
             env=environment,
         )
+
+    def handle(self, block: Block) -> Reply:
+        if not self._ready:
+            self.ask(self._setup.to_reply())
+            self._ready = True
+        return self.ask(Reply({"packed": block.packed}, [block.data]))
 
     def ask(self, request: Reply) -> Reply:
         """The worker's answer; raises `WorkerError` with the reason if it cannot give one."""
@@ -144,20 +190,12 @@ class Worker:
         return f"a worker process died ({reason}): run again with --threads 1 to see more."
 
 
-def _pack(block: Sequence[RawDocument]) -> Reply:
-    facts = {"sources": [document.source for document in block], "continues": [d.continues for d in block]}
-    return Reply(facts, [document.text.encode() for document in block])
-
-
-def _unpack(request: Reply) -> list[RawDocument]:
-    texts = (text.decode() for text in request.arrays)
-    return list(map(RawDocument, texts, request.facts["sources"], request.facts["continues"]))
-
-
 def _send(stream: IO[bytes], reply: Reply) -> None:
-    head = json.dumps([reply.facts, [len(array) for array in reply.arrays]]).encode()
+    arrays = [memoryview(array).cast("B") if len(array) else b"" for array in reply.arrays]
+    head = json.dumps([reply.facts, [len(array) for array in arrays]]).encode()
     stream.write(struct.pack("<Q", len(head)) + head)
-    stream.write(b"".join(reply.arrays))
+    for array in arrays:
+        stream.write(array)
     stream.flush()
 
 
@@ -172,7 +210,7 @@ def _receive(stream: IO[bytes]) -> Reply | None:
         return None
     arrays, begin = [], 0
     for size in sizes:
-        arrays.append(bytes(data[begin : begin + size]))
+        arrays.append(bytes(data[begin : begin + size]))  # copied, and so aligned
         begin += size
     return Reply(facts, arrays)
 
@@ -186,10 +224,8 @@ def _serve(requests: BinaryIO, replies: BinaryIO) -> None:
                 setup = Setup.from_reply(request)
                 job = JOBS[setup.job](setup)
                 reply = Reply({}, [])
-            elif "finish" in request.facts:
-                reply = job.finish() or Reply({}, [])
             else:
-                reply = job.block(_unpack(request))
+                reply = job.block(Block(request.arrays[0], request.facts["packed"]))
         except FirthError as error:
             reply = Reply({"error": str(error)}, [])
         _send(replies, reply)
