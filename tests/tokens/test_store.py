@@ -19,8 +19,10 @@ from firth.text import corpus as corpus_module
 from firth.text.corpus import Corpus, read_corpus
 from firth.tokens import workers
 from firth.tokens.build import build_store, open_store
+from firth.tokens.encoder import Encoded
 from firth.tokens.jobs import Reply, Setup
 from firth.tokens.store import FILES, TokenStore
+from firth.tokens.store_writer import StoreWriter
 from firth.tokens.tokenizer import Tokenizer
 from firth.tokens.train import train_tokenizer
 from tests.samples import CHINESE, ENGLISH, small_recipe
@@ -81,6 +83,29 @@ def test_long_documents_in_pieces_are_one_document(words: Tokenizer, monkeypatch
     pieces = read_corpus([["one two three"] * 50, ["four five"]])
     assert sum(document.continues for document in pieces.raw_documents()) > 10
     assert open_store(pieces, words).facts.documents == whole.facts.documents == 2
+
+
+def test_a_document_begins_where_its_first_token_is(words: Tokenizer, tmp_path: Path) -> None:
+    """Its first sentence is left out, and the next one is in another block."""
+    blocks = [
+        ([2, 0, 1], [True, True, False]),
+        ([0], [True]),
+        ([], []),
+        ([3, 0], [False, True]),
+        ([1, 1], [False, True]),
+    ]
+    with StoreWriter(tmp_path, words) as writer:
+        for lengths, opens in blocks:
+            ids = np.full(sum(lengths), 7, dtype=writer.dtype)
+            encoded = Encoded(ids, np.ones(ids.size, dtype=np.bool_), np.array(lengths, dtype=np.int64))
+            writer.add(encoded, np.array(opens, dtype=np.bool_))
+        facts = writer.finish("corpus", size=20)
+    (tmp_path / "store.json").write_text(facts.to_json())
+    store = TokenStore(tmp_path)
+    assert store.sentences.tolist() == [0, 2, 3, 6, 7, 8]
+    assert store.documents.tolist() == [0, 1, 2, 3, 4, 5]
+    assert (facts.tokens, facts.words, facts.sentences, facts.documents) == (8, 8, 5, 5)
+    store.verify()
 
 
 def test_a_second_run_finds_it(words: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,13 @@ def lay_out(ids: Any, sentences: Any, chosen: Any, first_word: Any, bos: Any, eo
 
 
 @njit(cache=True, nogil=True)
+def count_words(text: Any, counts: Any) -> Any:
+    """Adds up how often each word occurs."""
+    for word in text:
+        counts[word] += 1
+
+
+@njit(cache=True, nogil=True)
 def sort_words(text: Any, begins: Any, order: Any) -> Any:
     """Sorts all places by their word; `begins` is where the group of each word begins, and is used up."""
     for place in range(text.size):

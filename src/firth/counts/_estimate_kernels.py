@@ -22,10 +22,10 @@ unseen words, or by a constant weight (stupid back-off)."""
 
 
 @njit(cache=True, nogil=True)
-def logarithms(p: Any, begin: Any, end: Any, out: Any) -> Any:
-    """Natural logarithms; of 0 minus infinity."""
+def logarithms(p: Any, begin: Any, end: Any, offset: Any, out: Any) -> Any:
+    """Natural logarithms of `p[begin:end]`, written `offset` places further on; of 0 minus infinity."""
     for i in range(begin, end):
-        out[i] = math.log(p[i]) if p[i] > 0.0 else -np.inf
+        out[offset + i] = math.log(p[i]) if p[i] > 0.0 else -np.inf
 
 
 @njit(cache=True, nogil=True)
@@ -48,33 +48,36 @@ def _gather(lower: Any, lower_base: Any, links: Any, begin: Any, end: Any) -> An
     under = np.empty(end - begin)
     for i in range(begin, end):
         under[i - begin] = lower[np.int64(links[i]) - lower_base]
+    for i in range(end - begin):
+        under[i] = math.exp(under[i])
     return under
 
 
 @njit(cache=True, nogil=True)
 def estimate(
-    first: Any, parents: Any, origin: Any, base: Any, counts: Any, links: Any, lower: Any, lower_base: Any,
-    table: Any, slope: Any, extra: Any, taken: Any, spare: Any, combine: Any, flat: Any, weight: Any, words: Any,
-    rounded: Any, p: Any, logp: Any, bow: Any,
+    first: Any, parents: Any, origin: Any, base: Any, counts: Any, links: Any, lower: Any, lower_base: Any, table: Any,
+    slope: Any, extra: Any, taken: Any, spare: Any, combine: Any, flat: Any, weight: Any, words: Any, rounded: Any,
+    logp: Any, bow: Any,
 ) -> Any:  # fmt: skip
-    """Fills `p` and `logp` for the children of the nodes in `parents`, and `bow` for the nodes themselves.
+    """Fills `logp` for the children of the nodes in `parents`, and `bow` for the nodes themselves.
 
-    Discounts are `table[min(c, last)] + slope[h] * c + taken[node]`, each where given; `flat` is 1/V; `words` is V.
-    `rounded` probabilities are those that float32 logarithms stand for, and `bow` is then made to fit them, so that
-    they still sum to one. `origin` is the first node of the histories' level. Where nothing is discounted, `spare` is
-    added to the count of the history, so that unseen words get something.
+    `lower` holds the logarithms of one level down. Discounts are `table[min(c, last)] + slope[h] * c + taken[node]`,
+    each where given; `flat` is 1/V; `words` is V. `rounded` probabilities are those that float32 logarithms stand for,
+    and `bow` is then made to fit them, so that they still sum to one. `origin` is the first node of the histories'
+    level. Where nothing is discounted, `spare` is added to the count of the history: unseen words get something.
     """
     offset = np.int64(first[parents[0]]) - base
     under = _gather(lower, lower_base, links, offset, np.int64(first[parents[1]]) - base)
+    p = np.empty(under.size)
     for g in range(parents[0], parents[1]):
-        begin, end = np.int64(first[g]) - base, np.int64(first[g + 1]) - base
+        begin, end = np.int64(first[g]) - base - offset, np.int64(first[g + 1]) - base - offset
         h = g - origin
         if begin == end:
             bow[h] = 1.0
             continue
         total, discounted, below = 0.0, 0.0, 0.0
         for child in range(begin, end):
-            count = counts[child]
+            count = counts[offset + child]
             total += count
             discount = 0.0
             if table.size:
@@ -82,18 +85,16 @@ def estimate(
             if slope.size:
                 discount += slope[h] * count
             if taken.size:
-                discount += taken[child]
+                discount += taken[offset + child]
             discounted += discount
             p[child] = count - discount
+            below += under[child]
         more = extra[h] if extra.size else 0.0
         if discounted + more == 0.0:
             more = spare
         rest = (discounted + more) / (total + more)
         scale = 1.0 / (total + more)
-        if combine in (BACK_OFF, INTERPOLATED):
-            for child in range(begin, end):
-                below += under[child - offset]
-        elif combine != UNSCALED:
+        if combine in (FLAT_INTERPOLATED, FLAT_BACK_OFF):
             below = flat * (end - begin)
         given = rest
         if combine == UNSCALED:
@@ -106,7 +107,7 @@ def estimate(
                 given = rest / (1.0 - below)
         if combine == INTERPOLATED:
             for child in range(begin, end):
-                p[child] = p[child] * scale + rest * under[child - offset]
+                p[child] = p[child] * scale + rest * under[child]
         elif combine == FLAT_INTERPOLATED:
             for child in range(begin, end):
                 p[child] = p[child] * scale + rest * flat
@@ -114,20 +115,19 @@ def estimate(
             for child in range(begin, end):
                 p[child] = p[child] * scale
         if rounded and combine != UNSCALED:
-            given = _round(p, logp, begin, end, below, given)
+            given = _round(p, logp, begin, end, offset, below, given)
         else:
-            logarithms(p, begin, end, logp)
+            logarithms(p, begin, end, offset, logp)
         bow[h] = given
 
 
 @njit(cache=True, nogil=True)
-def _round(p: Any, logp: Any, begin: Any, end: Any, below: Any, given: Any) -> Any:
-    """Rounds probabilities to what float32 logarithms hold; the weight that makes them sum to one again."""
+def _round(p: Any, logp: Any, begin: Any, end: Any, offset: Any, below: Any, given: Any) -> Any:
+    """Rounds logarithms to float32; the weight that makes the probabilities that they stand for sum to one again."""
     seen = 0.0
     for child in range(begin, end):
-        logp[child] = np.float32(math.log(p[child])) if p[child] > 0.0 else -np.inf
-        p[child] = math.exp(np.float64(logp[child]))
-        seen += p[child]
+        logp[offset + child] = np.float32(math.log(p[child])) if p[child] > 0.0 else -np.inf
+        seen += math.exp(np.float64(logp[offset + child]))
     if given > 0.0 and seen < 1.0 and below < 1.0:
         return (1.0 - seen) / (1.0 - below)
     return given

@@ -84,7 +84,8 @@ class _Counter:
         self.text = text
         self.threads = threads
         self.bits = max(1, int(vocabulary - 1).bit_length())
-        counts = np.bincount(text, minlength=vocabulary).astype(np.uint32)
+        counts = np.zeros(vocabulary, dtype=np.uint32)
+        kernels.count_words(text, counts)
         self.levels = [_Level(np.arange(vocabulary, dtype=np.uint32), counts, np.full(vocabulary, ROOT))]
         self.firsts: list[Words] = []
         self.size = vocabulary  # nodes so far

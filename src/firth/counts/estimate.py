@@ -48,24 +48,23 @@ def estimate(
     words = int(mask.sum())
     logp = room.empty(trie.words.size, np.float32 if rounded else np.float64)
     bow = room.empty(trie.contexts, np.float64)
-    lower = _unigrams(plan, mask, rounded)
-    kernels.logarithms(lower, 0, lower.size, logp[: lower.size])
+    unigrams = _unigrams(plan, mask, rounded)
+    kernels.logarithms(unigrams, 0, unigrams.size, 0, logp)
     for n in range(2, trie.order + 1):
         rates, begin, base, end = plan.rates[n - 1], *(int(trie.levels[n - 2 + i]) for i in range(3))
-        p = room.empty(end - base, np.float64)
-        links, counts, weights, logs = trie.links[base:end], plan.counts[n - 1], bow[begin:base], logp[base:end]
+        lower, logs, weights = logp[begin:base], logp[base:end], bow[begin:base]
+        links, counts = trie.links[base:end], plan.counts[n - 1]
 
         def work(
             a: int, b: int, rates: Rates = rates, begin: int = begin, base: int = base, links: Any = links,
-            counts: Any = counts, lower: Floats = lower, p: Floats = p, weights: Floats = weights, logs: Any = logs,
+            counts: Any = counts, lower: Any = lower, weights: Floats = weights, logs: Any = logs,
         ) -> None:  # fmt: skip
             kernels.estimate(
                 trie.first, (a, b), begin, base, counts, links, lower, begin, rates.table, rates.slope, rates.extra,
-                rates.taken, plan.spare, plan.combine, 1 / words, plan.weight, words, rounded, p, logs, weights,
+                rates.taken, plan.spare, plan.combine, 1 / words, plan.weight, words, rounded, logs, weights,
             )  # fmt: skip
 
         in_parts(begin, base, work, threads)
-        lower = p
     with np.errstate(divide="ignore"):
         np.log(bow, out=bow)
     return Table(logp, bow)

@@ -55,7 +55,7 @@ class MaxentRecipe:
     """Features for n-grams up to this length."""
     distance: bool = True
     """Features for the last word but one and the next, whatever stands between (distance-2 bigrams)."""
-    triggers: int = 5000
+    triggers: int = 10_000
     """So many trigger pairs, those with the highest average mutual information; 0 for none."""
     window: int = 200
     """Tokens, ends of sentences among them, over which a trigger reaches within a text."""
@@ -254,11 +254,13 @@ def fit_weights(
     equally: without it, it needs more than ten times as many rounds.
     """
     from scipy.optimize import minimize  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     prior = _USUAL if recipe.prior is None else float(recipe.prior)
     features = find_features(recipe, stream, vocabulary, threads)
     with (
         progress("fitting weights", total=recipe.rounds, unit="rounds") as advance,
+        threadpool_limits(1, user_api="blas"),  # whose dot products would depend on the number of cores
         Likelihood(features, stream, recipe.window, prior, threads) as likelihood,
     ):
         scale = (likelihood.observed + 1 / prior) ** _CONDITION

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from firth.errors import ArtifactError
 
 _LARGE = 255
+_BLOCK = 1 << 20  # counts packed at a time
 
 
 class PackedCounts:
@@ -20,6 +21,12 @@ class PackedCounts:
 
     def __init__(self, small: npt.NDArray[np.uint8], places: npt.NDArray[Any], large: npt.NDArray[Any]) -> None:
         self._small, self._places, self._large = small, places, large
+
+    @classmethod
+    def of(cls, counts: Any) -> PackedCounts:
+        """The same counts, packed."""
+        arrays = pack_counts(counts)
+        return cls(arrays["counts"], arrays["large_places"], arrays["large_counts"])
 
     @property
     def size(self) -> int:
@@ -44,8 +51,11 @@ def pack_counts(counts: Any) -> dict[str, npt.NDArray[Any]]:
     if isinstance(counts, PackedCounts):
         return {"counts": counts._small, "large_places": counts._places, "large_counts": counts._large}
     places = np.flatnonzero(counts >= _LARGE)
+    small = np.empty(counts.size, dtype=np.uint8)
+    for begin in range(0, small.size, _BLOCK):
+        small[begin : begin + _BLOCK] = np.minimum(counts[begin : begin + _BLOCK], _LARGE)
     return {
-        "counts": np.minimum(counts, _LARGE).astype(np.uint8),
+        "counts": small,
         "large_places": places.astype(np.uint32),
         "large_counts": counts[places].astype(np.int64),
     }

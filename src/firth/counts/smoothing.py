@@ -110,12 +110,16 @@ def make_plan(
     heldout: Trie | None = None,
     seed: int = 0,
     room: Room | None = None,
+    consume: bool = False,
 ) -> Plan:
-    """What the method makes of the trie's counts; `words` is the number of words that may follow."""
+    """What the method makes of the trie's counts; `words` is the number of words that may follow.
+
+    With `consume` the counts may be overwritten, which saves memory.
+    """
     smoothing = recipe.smoothing
     counts = _raw_counts(trie)
     if smoothing in ("kneser-ney", "modified-kneser-ney"):
-        counts = continuation_counts(trie, counts, room or Room())
+        counts = continuation_counts(trie, counts, room or Room(), consume)
     job = Job(trie, recipe, words, counts, heldout, seed)
     counts, rates, parameters = METHODS[smoothing](job)
     return Plan(counts, rates, _combination(recipe), _weight(recipe), _spare(smoothing), parameters)
@@ -149,18 +153,26 @@ def _raw_counts(trie: Trie) -> list[npt.NDArray[Any]]:
     return counts
 
 
-def continuation_counts(trie: Trie, raw: list[npt.NDArray[Any]], room: Room) -> list[npt.NDArray[Any]]:
-    """Below the highest level, the number of different words before each n-gram; raw where it begins a sentence."""
+def continuation_counts(
+    trie: Trie, raw: list[npt.NDArray[Any]], room: Room, consume: bool = False
+) -> list[npt.NDArray[Any]]:
+    """Below the highest level, the number of different words before each n-gram; raw where it begins a sentence.
+
+    With `consume` they take the place of the raw counts, which are gone then.
+    """
     counts = list(raw)
     begin, end = BOS, BOS + 1
     for n in range(1, trie.order):
         level = trie.level(n)
-        found = room.zeros(level.stop - level.start, np.uint32)
+        starts = slice(begin - level.start, end - level.start)
+        kept = raw[n - 1][starts].copy()
+        found = raw[n - 1] if consume else room.zeros(level.stop - level.start, np.uint32)
+        found[:] = 0
         _count_kernels.count_links(trie.links[trie.level(n + 1)], level.start, found)
         if n == 1:
             found[list(NEVER_PREDICTED)] = 0
         else:
-            found[begin - level.start : end - level.start] = raw[n - 1][begin - level.start : end - level.start]
+            found[starts] = kept
         counts[n - 1] = found
         begin, end = int(trie.first[begin]), int(trie.first[end])
     return counts

@@ -13,6 +13,7 @@ from firth.counts.church_gale import church_gale
 from firth.counts.counting import count_store
 from firth.counts.estimate import Table, estimate, renormalise
 from firth.counts.ngram import NO_STEPS, NgramModel, Steps, falls_flat
+from firth.counts.packing import PackedCounts
 from firth.counts.prune import keep_nodes, stolcke, with_least_counts
 from firth.counts.quantise import quantise
 from firth.counts.recipe import NgramRecipe
@@ -40,8 +41,12 @@ def train_ngram(
     seed: int = 0,
     threads: int | None = None,
     room: Room | None = None,
+    consume: bool = False,
 ) -> NgramModel:
-    """The model that a recipe makes of counted n-grams; `heldout` text decides free parameters where it is given."""
+    """The model that a recipe makes of counted n-grams; `heldout` text decides free parameters where it is given.
+
+    With `consume` the trie's counts may be overwritten: the model keeps them packed.
+    """
     if recipe.smoothing == "imported":
         raise RecipeError(
             "an imported model is not trained: bring it in with firth import arpa, or choose a smoothing."
@@ -49,15 +54,18 @@ def train_ngram(
     mask = predictable(trie.vocabulary, recipe.vocabulary == "open")
     steps = NO_STEPS
     if recipe.smoothing == "church-gale":
+        spelling = learn_spelling(tokenizer, trie)
         table, found, parameters = church_gale(trie, mask)
         steps = Steps(*found)
     else:
-        plan = make_plan(trie, recipe, int(mask.sum()), heldout, seed, room)
+        spelling = learn_spelling(tokenizer, trie)
+        packed = PackedCounts.of(trie.counts)
+        plan = make_plan(trie, recipe, int(mask.sum()), heldout, seed, room, consume)
+        trie = replace(trie, counts=packed)
         large = recipe.precision == "float32" or (recipe.precision == "auto" and trie.words.size > _LARGE)
         table = estimate(trie, plan, mask, large, threads, room)
         parameters = dict(plan.parameters)
         del plan
-    spelling = learn_spelling(tokenizer, trie)
     trie, table = _prune(recipe, trie, table, 1 / int(mask.sum()), threads)
     books = np.zeros((0, 0))
     if recipe.precision == "8bit":

@@ -39,8 +39,8 @@ class Trie:
     words: npt.NDArray[np.uint32]
     first: npt.NDArray[np.uint32]
     links: npt.NDArray[np.uint32]
-    counts: npt.NDArray[Any]
-    """uint32 or int64, one a node."""
+    counts: Any
+    """uint32 or int64, one a node; or packed, until they are asked for."""
 
     @property
     def order(self) -> int:

@@ -38,7 +38,15 @@ def train_counts(
     trie, room = count_in_room(store, len(tokenizer), recipe.order, end, run.threads)
     heldout = held_out_trie(run, tokenizer, recipe.order)
     model = train_ngram(
-        recipe, trie, tokenizer, run.corpus.layout, heldout=heldout, seed=run.seed, threads=run.threads, room=room
+        recipe,
+        trie,
+        tokenizer,
+        run.corpus.layout,
+        heldout=heldout,
+        seed=run.seed,
+        threads=run.threads,
+        room=room,
+        consume=room.folder is None,
     )
     return model, int(store.sentences[end])
 
