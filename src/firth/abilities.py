@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 
-@dataclass(frozen=True, kw_only=True)
-class Score:
+class Score(NamedTuple):
     """How probable a text is. Scores add up: a sum of scores is the score of all the texts together.
 
     >>> one = Score(logprob=-math.log(8), tokens=3, words=2, sentences=1, bytes=5)
@@ -34,8 +33,10 @@ class Score:
     spelling: float = 0.0
     """Natural logarithm of the probability of the unknown words' letters, which `logprob` leaves out."""
 
-    def __add__(self, other: Score) -> Score:
-        return Score(**{name: getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__})
+    def __add__(self, other: object) -> Score:
+        if not isinstance(other, Score):
+            return NotImplemented
+        return Score(*map(operator.add, self, other))
 
     @property
     def perplexity(self) -> float:

@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from firth.counts._prefetch import prefetch
+
 ROOT = np.uint32(0xFFFFFFFF)
+LANES = 16
+"""Sentences that are scored side by side."""
+_NEXT, _OPEN, _FIND, _TAKE, _DONE = range(5)
 BACK_OFF, FLAT, STEPS = range(3)
 """What is done with a word never seen after the history: ask the shorter history; give all such words the same share;
 or a share that depends on how frequent history and word are (Church and Gale)."""
@@ -19,9 +24,18 @@ or a share that depends on how frequent history and word are (Church and Gale)."
 
 @njit(cache=True, nogil=True, inline="always")
 def find_child(words: Any, first: Any, state: Any, word: Any) -> Any:
-    """The child of `state` whose last word is `word`, or ROOT."""
-    low, high = np.int64(first[state]), np.int64(first[np.int64(state) + 1])
-    end = high
+    """The child of `state` whose last word is `word`, or ROOT.
+
+    Frequent words have small ids and so stand first among many children: the steps from there get longer and longer.
+    """
+    low, end = np.int64(first[state]), np.int64(first[np.int64(state) + 1])
+    step = 4
+    high = low + step
+    while high < end and words[high] < word:
+        low = high + 1
+        step *= 4
+        high = low + step
+    high = min(high, end)
     while low < high:
         middle = (low + high) >> 1
         if words[middle] < word:
@@ -79,6 +93,97 @@ def score_backing_off(
 
 
 @njit(cache=True, nogil=True)
+def score_many(
+    ids: Any, bounds: Any, begin: Any, end: Any, bos: Any, levels: Any, words: Any, first: Any, links: Any, logp: Any,
+    bow: Any, books: Any, out: Any,
+) -> Any:  # fmt: skip
+    """The same as `score_backing_off` for many sentences, `LANES` of them at a time.
+
+    Every look at a large array may take as long as a hundred steps. So each lane only asks for what it needs next and
+    lets the others go on; when its turn comes again, the answer is there.
+    """
+    contexts = np.int64(bow.size)
+    state, node = np.empty(LANES, dtype=np.int64), np.empty(LANES, dtype=np.int64)
+    place, last = np.zeros(LANES, dtype=np.int64), np.zeros(LANES, dtype=np.int64)
+    low, high = np.empty(LANES, dtype=np.int64), np.empty(LANES, dtype=np.int64)
+    stage, total = np.full(LANES, _NEXT), np.zeros(LANES)
+    waiting, busy = begin, LANES
+    while busy:
+        for lane in range(LANES):
+            if stage[lane] == _FIND:
+                child = _find_between(words, low[lane], high[lane], ids[place[lane]])
+                if child >= 0:
+                    node[lane] = child
+                    _ask(child, contexts, links, logp, first)
+                    stage[lane] = _TAKE
+                    continue
+                total[lane] += bow[state[lane]]
+                after = links[state[lane]]
+                if after == ROOT:
+                    node[lane] = ids[place[lane]]
+                    _ask(node[lane], contexts, links, logp, first)
+                    stage[lane] = _TAKE
+                    continue
+                state[lane] = after
+                prefetch(first, state[lane])
+                stage[lane] = _OPEN
+            elif stage[lane] == _OPEN:
+                at = state[lane]
+                low[lane], high[lane] = first[at], first[at + 1]
+                prefetch(words, low[lane])
+                prefetch(bow, at)
+                prefetch(links, at)
+                stage[lane] = _FIND
+            elif stage[lane] == _TAKE:
+                out[place[lane]] = total[lane] + value(logp, books, levels, node[lane])
+                total[lane] = 0.0
+                place[lane] += 1
+                at = node[lane]
+                while at >= contexts:
+                    at = np.int64(links[at])
+                state[lane] = at
+                prefetch(first, at)
+                stage[lane] = _OPEN if place[lane] < last[lane] else _NEXT
+            elif stage[lane] == _NEXT:
+                if waiting == end:
+                    stage[lane] = _DONE
+                    busy -= 1
+                    continue
+                place[lane], last[lane] = bounds[waiting], bounds[waiting + 1]
+                waiting += 1
+                state[lane] = bos
+                stage[lane] = _OPEN
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _ask(node: Any, contexts: Any, links: Any, logp: Any, first: Any) -> Any:
+    """Asks for what is needed of a node that was found."""
+    prefetch(logp, node)
+    if node >= contexts:
+        prefetch(links, node)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _find_between(words: Any, low: Any, high: Any, word: Any) -> Any:
+    """Where the word stands among sorted children, or -1: in ever longer steps from the first, then between two."""
+    end = high
+    step = 8
+    high = low + step
+    while high < end and words[high] < word:
+        low = high + 1
+        step *= 4
+        high = low + step
+    high = min(high, end)
+    while low < high:
+        middle = (low + high) >> 1
+        if words[middle] < word:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < end and words[low] == word else -1
+
+
+@njit(cache=True, nogil=True)
 def score_flat(
     ids: Any, bounds: Any, begin: Any, end: Any, bos: Any, levels: Any, words: Any, first: Any, links: Any, logp: Any,
     bow: Any, books: Any, mode: Any, flat: Any, heads: Any, tails: Any, steps: Any, out: Any,
@@ -109,6 +214,31 @@ def score_flat(
             while state != ROOT and np.int64(state) >= contexts:
                 state = links[state]
                 depth -= 1
+
+
+@njit(cache=True, nogil=True)
+def close_sentences(ids: Any, lengths: Any, first_word: Any, unk: Any, eos: Any, out: Any, bounds: Any) -> Any:
+    """Copies the ids of sentences and closes each; special tokens written out in the text are unknown words."""
+    place, at = 0, 0
+    for sentence in range(lengths.size):
+        for _ in range(lengths[sentence]):
+            word = ids[place]
+            out[at] = word if word >= first_word else unk
+            place += 1
+            at += 1
+        out[at] = eos
+        at += 1
+        bounds[sentence + 1] = at
+
+
+@njit(cache=True, nogil=True)
+def count_in(flags: Any, bounds: Any, out: Any) -> Any:
+    """How many flags are set between each two bounds, without the last place of each, which is the sentence's end."""
+    place = 0
+    for sentence in range(out.size):
+        for _ in range(bounds[sentence + 1] - bounds[sentence] - 1):
+            out[sentence] += flags[place]
+            place += 1
 
 
 @njit(cache=True, nogil=True)

@@ -33,7 +33,7 @@ from firth.tokens.tokenizer import Tokenizer
 PRIORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """The variances that are tried on held-out text."""
 _USUAL = 2.0
-_SAMPLE = 200_000  # tokens of text on which variances are compared
+_SAMPLE = 100_000  # tokens of text on which variances are compared
 _TRIAL_ROUNDS = 20
 _PARCEL = 1 << 14  # places that a thread scores at a time
 _TOLERANCE = 1e-9

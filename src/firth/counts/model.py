@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain, pairwise, starmap
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from firth.abilities import Score
+from firth.counts import _query_kernels
 from firth.errors import RecipeError
 from firth.text.layout import Layout, sentences_of
 from firth.tokens.encoder import Encoder
@@ -20,6 +22,7 @@ from firth.tokens.tokenizer import BOS, EOS, UNK, Tokenizer
 FIRST_WORD = EOS + 2
 """Ids below are special tokens."""
 _FRESH = np.ones(1, dtype=np.bool_)
+_MOST_SPELT = 100_000  # unknown words whose spelling is remembered
 
 
 class Stream(NamedTuple):
@@ -62,6 +65,7 @@ class CountModel(ABC):
         self.layout = layout
         self.spelling = spelling
         self._encoder = Encoder(tokenizer)
+        self._spelt: dict[str, float] = {}
 
     @abstractmethod
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -80,32 +84,42 @@ class CountModel(ABC):
 
         A model that remembers takes each text for a document of its own, or with `together` all for one document.
         """
-        split = [sentences_of(text, self.layout) for text in texts]
-        sentences = [sentence for one in split for sentence in one]
-        stream, words = self.stream(sentences, [len(one) for one in split], together)
+        split = [self._sentences(text) for text in texts]
+        sizes = [len(one) for one in split]
+        stream, words = self.stream(list(chain.from_iterable(split)), sizes, together)
+        firsts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        bounds = stream.bounds[firsts]
         logs = self.log_tokens(stream)
-        bounds = stream.bounds[np.concatenate([[0], np.cumsum([len(one) for one in split], dtype=np.int64)])]
-        sums = [float(logs[begin:end].sum()) for begin, end in pairwise(bounds)]
-        unknown = stream.ids == UNK
-        scores, first = [], 0
-        for number, (text, one) in enumerate(zip(texts, split, strict=True)):
-            begin, end = int(bounds[number]), int(bounds[number + 1])
-            places = np.flatnonzero(unknown[begin:end])
-            oov = int(places.size) - (self._written_out(one) if places.size else 0)
-            scores.append(
-                Score(
-                    logprob=sums[number],
-                    tokens=end - begin,
-                    words=int(words[first : first + len(one)].sum()),
-                    sentences=len(one),
-                    bytes=len(text.encode()),
-                    oov=oov,
-                    oov_logprob=float(logs[begin + places].sum()) if oov else 0.0,
-                    spelling=self._spell(one) if oov else 0.0,
-                )
-            )
-            first += len(one)
+        sums = _sums(logs, bounds).tolist()
+        unknown = np.flatnonzero(_sums(stream.ids == UNK, bounds)).tolist()
+        rows = zip(
+            sums,
+            np.diff(bounds).tolist(),
+            _sums(words, firsts).tolist(),
+            sizes,
+            [len(text) if text.isascii() else len(text.encode()) for text in texts],
+            strict=True,
+        )
+        scores = list(starmap(Score, rows))
+        spellings = self._spell([split[number] for number in unknown])
+        for number, (oov, spelling) in zip(unknown, spellings, strict=True):
+            if oov:
+                begin, end = bounds[number], bounds[number + 1]
+                places = begin + np.flatnonzero(stream.ids[begin:end] == UNK)
+                share = float(logs[places].sum()) * oov / places.size
+                scores[number] = scores[number]._replace(oov=oov, oov_logprob=share, spelling=spelling)
         return scores
+
+    def _sentences(self, text: str) -> list[str]:
+        if self.layout == "lines" and "\n" not in text:
+            line = text.strip()
+            return [line] if line else []
+        return sentences_of(text, self.layout)
+
+    def log_probabilities(self, sentences: Sequence[str]) -> npt.NDArray[np.float64]:
+        """The log-probability (nats) of each sentence and its end: as `score` gives it, with nothing around it."""
+        stream, _ = self.stream(sentences, [1] * len(sentences) if self.remembers else ())
+        return _sums(self.log_tokens(stream), stream.bounds)
 
     def log_probability(self, sentence: str) -> float:
         """The log-probability (nats) of one sentence and its end: as `score` gives it, with less around it."""
@@ -122,18 +136,17 @@ class CountModel(ABC):
     ) -> tuple[Stream, npt.NDArray[np.int64]]:
         """The ids of sentences, and the words of each; `lengths` gives the number of sentences of each text."""
         encoded = self._encoder.encode(sentences)
-        ids = encoded.ids
-        ids[ids < FIRST_WORD] = UNK  # a special token written out in the text
-        ends = np.cumsum(encoded.lengths)
-        bounds = np.concatenate([[0], ends + np.arange(1, ends.size + 1)])
-        starts = np.concatenate([[0], np.cumsum(encoded.starts, dtype=np.int64)])
-        words = np.diff(starts[np.concatenate([[0], ends])])
+        bounds = np.zeros(len(sentences) + 1, dtype=np.int64)
+        ids = np.empty(encoded.ids.size + len(sentences), dtype=np.uint32)
+        _query_kernels.close_sentences(encoded.ids, encoded.lengths, FIRST_WORD, UNK, EOS, ids, bounds)
+        words = np.zeros(len(sentences), dtype=np.int64)
+        _query_kernels.count_in(encoded.starts, bounds, words)
         fresh = np.zeros(len(sentences), dtype=np.bool_)
         begins = np.cumsum([0, *lengths])[:-1]
         fresh[begins[begins < len(sentences)]] = True
         if together:
             fresh[1:] = False
-        return Stream(np.insert(ids, ends, EOS), bounds, fresh), words
+        return Stream(ids, bounds, fresh), words
 
     def next(self, history: str = "", top: int | None = 10) -> list[tuple[str, float]]:
         """The likeliest next tokens after the text, with their probabilities; all with `top=None`."""
@@ -188,20 +201,56 @@ class CountModel(ABC):
             texts.append(self.tokenizer.decode(history))
         return texts
 
-    def _written_out(self, sentences: Sequence[str]) -> int:
-        """How often the text itself says `<unk>`, as the Penn Treebank does: a word like any other."""
-        return sum(sentence.count(self.tokenizer.vocabulary[UNK]) for sentence in sentences)
+    def _spell(self, texts: Sequence[Sequence[str]]) -> list[tuple[int, float]]:
+        """For each text, given as its sentences, how many words are unknown and the log-probability of their letters.
 
-    def _spell(self, sentences: Sequence[str]) -> float:
-        """The probability of the letters of all unknown tokens."""
-        cost = 0.0
-        for sentence in sentences:
-            text = self.tokenizer.spaced(sentence)
-            tokens = self.tokenizer.encode(sentence)
-            for number, (begin, end) in zip(tokens.ids, tokens.offsets, strict=True):
-                if number == UNK and text[begin:end] != self.tokenizer.vocabulary[UNK]:
-                    cost += self.spelling.log_probability(text[begin:end])
-        return cost
+        A literal `<unk>`, as the Penn Treebank has it, is a word like any other.
+        """
+        sentences = [sentence for text in texts for sentence in text]
+        found = self._unknown_words(sentences)
+        results = []
+        for text in texts:
+            words = [word for _ in text for word in next(found)]
+            results.append((len(words), sum(map(self._spelling_of, words))))
+        return results
+
+    def _unknown_words(self, sentences: Sequence[str]) -> Iterator[list[str]]:
+        """The unknown words of each sentence."""
+        recipe = self.tokenizer.recipe
+        apart = recipe.model == "words" and recipe.split == "space" and not recipe.lowercase
+        plain = [apart and sentence.isascii() for sentence in sentences]  # nothing to normalise or segment
+        texts = [self.tokenizer.spaced(one) for one, easy in zip(sentences, plain, strict=True) if not easy]
+        others = zip(texts, self.tokenizer.backend.encode_batch(texts, add_special_tokens=False), strict=True)
+        literal = self.tokenizer.vocabulary[UNK]
+        for sentence, easy in zip(sentences, plain, strict=True):
+            if easy:
+                yield [word for word in sentence.split() if word not in self._known]
+                continue
+            text, tokens = next(others)
+            places = zip(tokens.ids, tokens.offsets, strict=True)
+            words = [text[begin:end] for number, (begin, end) in places if number == UNK]
+            yield [word for word in words if word != literal]
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.tokenizer.vocabulary)
+
+    def _spelling_of(self, word: str) -> float:
+        if word not in self._spelt:
+            if len(self._spelt) > _MOST_SPELT:
+                self._spelt.clear()
+            self._spelt[word] = self.spelling.log_probability(word)
+        return self._spelt[word]
+
+
+def _sums(values: npt.NDArray[Any], bounds: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """The sum of the values between each two bounds; 0 where there are none."""
+    kind = np.float64 if values.dtype == np.float64 else np.int64
+    sums = np.zeros(bounds.size - 1, dtype=kind)
+    filled = bounds[1:] > bounds[:-1]
+    if filled.any():
+        sums[filled] = np.add.reduceat(values, bounds[:-1][filled], dtype=kind)
+    return sums
 
 
 def going_on(history: Sequence[int]) -> list[int]:

@@ -105,7 +105,9 @@ class NgramModel(CountModel):
     def _log_range(self, stream: Stream, begin: int, end: int, out: npt.NDArray[np.float64]) -> None:
         trie = self.trie
         table = (trie.levels, trie.words, trie.first, trie.links, self.logp, self.bow, self.books)
-        if self.mode == BACK_OFF:
+        if self.mode == BACK_OFF and trie.order > 1 and end - begin > kernels.LANES:
+            kernels.score_many(stream.ids, stream.bounds, begin, end, BOS, *table, out)
+        elif self.mode == BACK_OFF:
             kernels.score_backing_off(stream.ids, stream.bounds, begin, end, BOS, *table, out)
         else:
             unseen = (self.mode, self._flat, *self.steps)
