@@ -217,7 +217,7 @@ def choose_prior(
     """The variance with which a sample of the text foretells held-out text best, and the perplexities of all tried.
 
     Without held-out text, the last tenth of the sentences is used. The best variance hardly depends on how much text
-    there is (Chen and Rosenfeld, 2000), so a sample will do.
+    there is (Chen and Rosenfeld, 2000), so a sample will do, if less is asked of its features' counts.
     """
     sentences = stream.fresh.size
     if heldout is None or not heldout.ids.size:
@@ -226,21 +226,22 @@ def choose_prior(
     sample, heldout = _beginning(stream, _SAMPLE), _beginning(heldout, _SAMPLE // 2)
     if not sample.ids.size or not heldout.ids.size:
         return _USUAL, {}
+    least = max(1, round(recipe.min_count * sample.ids.size / stream.ids.size))
+    recipe = replace(recipe, min_count=least, rounds=min(recipe.rounds, _TRIAL_ROUNDS))
     tried: dict[float, float] = {}
 
-    def worse(number: int) -> float:
+    def perplexity(number: int) -> float:
         if not 0 <= number < len(PRIORS):
             return float("inf")
         prior = PRIORS[number]
         if prior not in tried:
-            trial = replace(recipe, prior=prior, rounds=min(recipe.rounds, _TRIAL_ROUNDS))
-            weights, _ = fit_weights(trial, sample, vocabulary, threads)
+            weights, _ = fit_weights(replace(recipe, prior=prior), sample, vocabulary, threads)
             tried[prior] = _perplexity(weights, recipe.window, heldout, threads)
         return tried[prior]
 
     best = PRIORS.index(_USUAL)
     for step in (1, -1):
-        while worse(best + step) < worse(best):
+        while perplexity(best + step) < perplexity(best):
             best += step
     return PRIORS[best], dict(sorted(tried.items()))
 

@@ -115,7 +115,7 @@ def train(
         seed=seed,
         metrics=metrics,
     )
-    return load(folder)
+    return load(folder, verify=False)  # it was written just now
 
 
 @singledispatch
