@@ -228,3 +228,12 @@ def test_an_interrupt_leaves_nothing_and_exits_130(stop: signal.Signals, tmp_pat
     assert err.startswith("firth: interrupted")
     assert "Traceback" not in err
     assert_nothing_left(tmp_path, before)
+
+
+def test_an_arpa_model_is_not_taken_for_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "model.arpa"
+    path.write_text("\\data\\\nngram 1=3\n\n\\1-grams:\n-1\t<unk>\n-99\t<s>\n-1\t</s>\n\n\\end\\\n")
+    outcome = firth("train", "mkn3", path, "-o", tmp_path / "out")
+    assert outcome.code == 1
+    assert "firth import arpa" in outcome.err
+    assert not (tmp_path / "out").exists()

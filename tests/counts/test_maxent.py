@@ -263,3 +263,12 @@ def test_the_report_shows_words_of_one_topic_as_triggers() -> None:
         assert a >= 30
         assert b >= 30
     assert report["features"]["triggers"] == 40
+
+
+def test_variances_are_compared_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first quarter of the text, where features need only occur a quarter as often."""
+    stream, heldout = topical_text(200, 14), topical_text(20, 15)
+    quarter = Stream(stream.ids[: stream.bounds[50]], stream.bounds[:51], stream.fresh[:50])
+    expected = choose_prior(SMALL, quarter, heldout, VOCABULARY, 1)
+    monkeypatch.setattr("firth.counts.maxent._SAMPLE", stream.ids.size // 4)
+    assert choose_prior(replace(SMALL, min_count=4), stream, heldout, VOCABULARY, 1) == expected

@@ -171,15 +171,17 @@ def test_nothing_to_learn_or_to_store() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_damage_in_a_file_is_told_as_ever(damage: bytes, threads: int, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    path.write_bytes("plain text of é\n".encode() * 30_000 + damage)
+    path.write_bytes("plain text of é\n\n".encode() * 30_000 + damage)
+    recipe = TokenizerRecipe(model="words", split="space")
+    corpus = read_corpus(path, layout="lines")
 
     def message(read: Callable[[], object]) -> str:
         with pytest.raises(EncodingError) as caught:
             read()
         return str(caught.value)
 
-    told = message(lambda: list(read_corpus(path, layout="lines")))
-    assert message(lambda: open_tokens(small_recipe("words"), read_corpus(path, layout="lines"), threads)) == told
+    assert message(lambda: open_tokens(recipe, corpus, threads)) == message(lambda: list(corpus))
+    assert message(lambda: list(corpus.blocks())) == message(lambda: list(corpus))
 
 
 def test_the_library_would_write_the_same_json() -> None:

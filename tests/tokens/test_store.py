@@ -85,6 +85,22 @@ def test_long_documents_in_pieces_are_one_document(words: Tokenizer, monkeypatch
     assert open_store(pieces, words).facts.documents == whole.facts.documents == 2
 
 
+@pytest.mark.parametrize("size", [1, 7, 15, 40, 1000])
+def test_documents_of_a_file_do_not_depend_on_blocks(
+    words: Tokenizer, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus_module, "BLOCK", size)
+    monkeypatch.setattr("firth.text.readers._BLOCK", 5)
+    path = tmp_path / "a.txt"
+    path.write_text("one two\nthree four\n\nfive six\n \n\nseven\neight\n\n")
+    store = build_store(
+        read_corpus(path, path, layout="lines", encoding="utf-8"), words, tmp_path / "stores", threads=1
+    )
+    assert store.documents.tolist() == [0, 2, 3, 5]
+    other = read_corpus([["one two", "three four"], ["five six"], ["seven", "eight"]])
+    assert build_store(other, words, tmp_path / "stores", threads=1).digest == store.digest
+
+
 def test_a_document_begins_where_its_first_token_is(words: Tokenizer, tmp_path: Path) -> None:
     """Its first sentence is left out, and the next one is in another block."""
     blocks = [

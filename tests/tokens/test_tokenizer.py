@@ -76,12 +76,19 @@ def test_another_kind_of_tokenizer_is_refused(tokenizers_by_kind: dict[str, Toke
 
 
 def test_words_by_count_then_alphabet() -> None:
-    corpus = read_corpus([["b a c a", "c d"]])
+    corpus = read_corpus([["d c a c a", "b"]])
     tokenizer = train_tokenizer(TokenizerRecipe(model="words"), corpus)
     assert tokenizer.vocabulary[5:] == ["a", "c", "b", "d"]
     cut = train_tokenizer(TokenizerRecipe(model="words", vocab_size=10, min_count=2), corpus)
     assert cut.vocabulary[5:] == ["a", "c"]
     assert cut.encode("a b").ids == [5, UNK]
+
+
+def test_words_beside_a_special_token_are_segmented() -> None:
+    """The line cannot be cut there, so its word breaks are found later."""
+    recipe = TokenizerRecipe(model="words", split="punctuation")
+    tokenizer = train_tokenizer(recipe, read_corpus([["我们喜欢<mask>自然语言"]]))
+    assert set(tokenizer.vocabulary[5:]) == {"我们", "喜欢", "自然语言"}
 
 
 def test_nothing_frequent_enough() -> None:
