@@ -93,9 +93,7 @@ def test_documents_of_a_file_do_not_depend_on_blocks(
     monkeypatch.setattr("firth.text.readers._BLOCK", 5)
     path = tmp_path / "a.txt"
     path.write_text("one two\nthree four\n\nfive six\n \n\nseven\neight\n\n")
-    store = build_store(
-        read_corpus(path, path, layout="lines", encoding="utf-8"), words, tmp_path / "stores", threads=1
-    )
+    store = build_store(read_corpus(path, layout="lines", encoding="utf-8"), words, tmp_path / "stores", threads=1)
     assert store.documents.tolist() == [0, 2, 3, 5]
     other = read_corpus([["one two", "three four"], ["five six"], ["seven", "eight"]])
     assert build_store(other, words, tmp_path / "stores", threads=1).digest == store.digest

@@ -61,6 +61,7 @@ def train(
         field=field,
         encoding=encoding,
         layout=layout,
+        reload=False,
     )
     _tell(as_json, out, artifact_info(out))
 

@@ -75,8 +75,11 @@ def train(
     field: str = "text",
     encoding: str | None = None,
     layout: str = "auto",
+    reload: bool = True,
 ) -> Any:
     """The model that `recipe` makes of the corpora, saved as an artifact in the folder `out`.
+
+    `reload=False` returns None: for those who only want the folder.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -115,7 +118,7 @@ def train(
         seed=seed,
         metrics=metrics,
     )
-    return load(folder, verify=False)  # it was written just now
+    return load(folder, verify=False) if reload else None  # it was written just now
 
 
 @singledispatch

@@ -31,11 +31,10 @@ class Recall:
         self._folder = folder
         self._recipe = recipe
         self._dictionary = Path(recipe.dictionary) if recipe.dictionary else None
-        words = digest_bytes(self._dictionary.read_bytes()) if self._dictionary else ""
-        self._key = folder / "keys" / digest_bytes(f"{corpus} {recipe} {words} {_code()}".encode())
+        self._key = folder / "keys" / digest_bytes(f"{corpus} {recipe} {_code()}".encode())
 
     def find(self) -> tuple[Tokenizer, TokenStore] | None:
-        """The tokenizer and the store, if both are there and whole."""
+        """The tokenizer and the store, if both are there and whole, and the dictionary is as it was."""
         try:
             facts = json.loads(self._key.read_bytes())
             store = TokenStore(self._folder / "stores" / facts["store"])
