@@ -44,7 +44,10 @@ def train(
     Example: firth train wordpiece news.txt -o wp --set vocab_size=16000
     """
     from firth.artifact.folder import artifact_info
+    from firth.files import return_freed_memory
     from firth.fit.train import train as run
+
+    return_freed_memory()
 
     run(
         recipe,

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma  # type: ignore[import-untyped]
 
 from firth.errors import TokenizerError
 from firth.progress import progress
@@ -197,6 +196,8 @@ class PieceModel:
 
     def estimate(self) -> None:
         """One step of expectation and maximisation, with the sparse prior of SentencePiece."""
+        from scipy.special import digamma  # type: ignore[import-untyped]
+
         expected = self.expect()
         characters = expected[: self.characters]
         np.maximum(characters, _RARE, out=characters)
