@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from firth.counts import _next_kernels
 from firth.counts import _query_kernels as kernels
 from firth.counts._query_kernels import BACK_OFF, FLAT, STEPS
 from firth.counts.model import CountModel, Stream, going_on
@@ -156,7 +157,7 @@ class NgramModel(CountModel):
         state, _ = self.state(going_on(history))
         best, scores = np.zeros(top, dtype=np.uint32), np.zeros(top)
         self._marks[0] += 1
-        held = kernels.top_backing_off(
+        held = _next_kernels.top_backing_off(
             state, trie.levels, trie.words, trie.first, trie.links, self.logp, self.bow, self.books,
             self._frequent, self._marks[1:], self._marks[0], best, scores,
         )  # fmt: skip
@@ -212,7 +213,7 @@ class NgramModel(CountModel):
         chance = np.random.default_rng(seed).integers(0, 1 << 64, size=1, dtype=np.uint64)
         drawn = []
         for _ in range(count):
-            size = kernels.draw_sentence(
+            size = _next_kernels.draw_sentence(
                 start, EOS, trie.levels, trie.words, trie.first, trie.links, self.logp, self.bow, self.books,
                 self._sums, chance, out,
             )  # fmt: skip
