@@ -14,6 +14,7 @@ import numpy.typing as npt
 from firth.counts import _count_kernels as kernels
 from firth.counts.trie import ROOT, Trie
 from firth.errors import RecipeError
+from firth.progress import progress
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import BOS, EOS, MASK, UNK
 
@@ -64,10 +65,13 @@ def count_text(text: Words, vocabulary: int, order: int, threads: int | None = N
     """All n-grams of a text of sentences, each `<s> w1 ... wm </s>`."""
     if text.size >= _MOST_NODES:
         raise RecipeError("more than four thousand million tokens cannot be counted at once: count parts and merge.")
-    counter = _Counter(text, vocabulary, 1 if text.size < _FEW else threads or os.cpu_count() or 1)
-    for n in range(2, order + 1):
-        counter.go_on(n, last=n == order)
-    return counter.trie()
+    with progress("counting n-grams", total=order * text.size, unit="tokens") as advance:
+        counter = _Counter(text, vocabulary, 1 if text.size < _FEW else threads or os.cpu_count() or 1)
+        advance(text.size)
+        for n in range(2, order + 1):
+            counter.go_on(n, last=n == order)
+            advance(text.size)
+        return counter.trie()
 
 
 class _Level:
