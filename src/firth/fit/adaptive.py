@@ -83,6 +83,8 @@ def train_entropy(
     weights, report = train_maxent(recipe, stream_of(store, everything), heldout, len(tokenizer), run.threads)
     recipe = replace(recipe, prior=report["prior"])
     spelling = learn_spelling(tokenizer, count_chosen(store, len(tokenizer), 1, everything))
+    words = tokenizer.vocabulary
+    report["triggers"] = [[words[a], words[b], bits] for a, b, bits in report.get("triggers", [])]
     report["tried"] = {str(prior): perplexity for prior, perplexity in report["tried"].items()}
     return MaxentModel(recipe, tokenizer, run.corpus.layout, weights, spelling), report
 
