@@ -131,7 +131,7 @@ def test_a_full_disk(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def refuse(self: object, data: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("firth.tokens.build._Writer.file_bytes", refuse)
+    monkeypatch.setattr("firth.tokens.store_writer._File._write", refuse)
     before = set(tmp_path.rglob("*"))
     assert_refused(firth("train", "unigram", corpus, "-o", tmp_path / "out"), "disk is full")
     assert_nothing_left(tmp_path, before)
