@@ -23,13 +23,13 @@ or a share that depends on how frequent history and word are (Church and Gale)."
 
 
 @njit(cache=True, nogil=True, inline="always")
-def find_child(words: Any, first: Any, state: Any, word: Any) -> Any:
-    """The child of `state` whose last word is `word`, or ROOT.
+def _find_between(words: Any, low: Any, high: Any, word: Any) -> Any:
+    """Where the word stands among sorted children, or -1.
 
     Frequent words have small ids and so stand first among many children: the steps from there get longer and longer.
     """
-    low, end = np.int64(first[state]), np.int64(first[np.int64(state) + 1])
-    step = 4
+    end = high
+    step = 8
     high = low + step
     while high < end and words[high] < word:
         low = high + 1
@@ -42,7 +42,14 @@ def find_child(words: Any, first: Any, state: Any, word: Any) -> Any:
             low = middle + 1
         else:
             high = middle
-    return np.uint32(low) if low < end and words[low] == word else ROOT
+    return low if low < end and words[low] == word else -1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def find_child(words: Any, first: Any, state: Any, word: Any) -> Any:
+    """The child of `state` whose last word is `word`, or ROOT."""
+    child = _find_between(words, np.int64(first[state]), np.int64(first[np.int64(state) + 1]), word)
+    return np.uint32(child) if child >= 0 else ROOT
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -161,26 +168,6 @@ def _ask(node: Any, contexts: Any, links: Any, logp: Any, first: Any) -> Any:
     prefetch(logp, node)
     if node >= contexts:
         prefetch(links, node)
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _find_between(words: Any, low: Any, high: Any, word: Any) -> Any:
-    """Where the word stands among sorted children, or -1: in ever longer steps from the first, then between two."""
-    end = high
-    step = 8
-    high = low + step
-    while high < end and words[high] < word:
-        low = high + 1
-        step *= 4
-        high = low + step
-    high = min(high, end)
-    while low < high:
-        middle = (low + high) >> 1
-        if words[middle] < word:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < end and words[low] == word else -1
 
 
 @njit(cache=True, nogil=True)
