@@ -70,11 +70,12 @@ def _facts(name: str) -> dict[str, Any]:
 
 
 def _list(rows: dict[str, dict[str, Any]]) -> None:
+    width = max(map(len, rows))
     for family in dict.fromkeys(row["family"] for row in rows.values()):
         print(f"{family}:")
         for name, row in rows.items():
             if row["family"] == family:
-                print(f"  {name:<12} {row['year']}  {row['about']}")
+                print(f"  {name:<{width}} {row['year']}  {row['about']}")
 
 
 def _describe(name: str, as_json: bool) -> None:
