@@ -245,6 +245,11 @@ def test_a_byte_a_probability_costs_little() -> None:
     assert 1 <= small.parameters["quantised_perplexity_ratio"] < 1.05
 
 
+def test_stupid_back_off_says_that_it_is_no_probability(model: NgramModel) -> None:
+    stupid = train_on_sentences(zipf_sentences(1), NgramRecipe(order=3, smoothing="stupid"))
+    assert (stupid.score_kind, model.score_kind) == ("pseudo", "causal")
+
+
 def test_one_sentence_alone(model: NgramModel) -> None:
     for text in [*zipf_sentences(2, sentences=30), "w1 zzz w2", "<unk> w1 </s>"]:
         assert model.log_probability(text) == pytest.approx(model.score([text])[0].logprob, abs=1e-12)

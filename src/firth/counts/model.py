@@ -55,7 +55,8 @@ class CountModel(ABC):
     The sentence that is going on begins after the last EOS, or at the start of the history.
     """
 
-    score_kind: ClassVar[Literal["causal", "pseudo"]] = "causal"
+    score_kind: Literal["causal", "pseudo"] = "causal"
+    """Whether scores are probabilities of texts, word after word, or only stand for some."""
     remembers: ClassVar[bool] = False
     """Whether what was said in earlier sentences changes the probabilities of the next."""
 

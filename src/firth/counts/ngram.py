@@ -64,6 +64,8 @@ class NgramModel(CountModel):
         parameters: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(recipe, tokenizer, layout, spelling)
+        if recipe.smoothing == "stupid":
+            self.score_kind = "pseudo"  # it sums to more than one
         self.trie = trie
         self.logp = logp
         self.bow = bow
