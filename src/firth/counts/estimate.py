@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.counts import _estimate_kernels as kernels
-from firth.counts._estimate_kernels import BACK_OFF, FLAT_BACK_OFF, FLAT_INTERPOLATED, INTERPOLATED, UNSCALED
+from firth.counts._estimate_kernels import FLAT_INTERPOLATED, INTERPOLATED, UNSCALED
 from firth.counts.room import Room
 from firth.counts.smoothing import Plan, Rates
 from firth.counts.trie import Trie
@@ -139,6 +139,3 @@ def in_parts(begin: int, end: int, work: Callable[[int, int], None], threads: in
     with ThreadPoolExecutor(threads) as executor:
         for _ in executor.map(work, *zip(*parts, strict=True)):
             pass
-
-
-__all__ = ["BACK_OFF", "FLAT_BACK_OFF", "Table", "estimate", "in_parts", "renormalise"]
