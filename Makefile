@@ -11,6 +11,8 @@ BIN := .venv/bin
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[test]'
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[peers]' || \
 		echo "kenlm could not be built (it needs a C++ compiler): tests and benchmarks against it are left out"
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[fasttext]' || \
+		echo "fasttext could not be installed: tests and benchmarks against it are left out"
 	touch $@
 
 demo: .venv/.ready

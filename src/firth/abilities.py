@@ -104,6 +104,34 @@ class Generates(Protocol):
         ...
 
 
+@runtime_checkable
+class HasVectors(Protocol):
+    """Knows which words are near each other."""
+
+    words: list[str]
+
+    def row(self, word: str) -> int:
+        """The row of a word; one that is not there raises `AbilityError`."""
+        ...
+
+    def similarity(self, one: str, two: str) -> float:
+        """How alike two words are, 1 at most."""
+        ...
+
+    def similar(self, word: str, count: int = 10, *, context: str | None = None) -> list[tuple[str, float]]:
+        """The nearest words and how alike they are, nearest first."""
+        ...
+
+
+@runtime_checkable
+class Embeds(Protocol):
+    """Makes vectors of texts."""
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        """A row for each text, in an array or a sparse matrix."""
+        ...
+
+
 class Model(Protocol):
     """What every trained model has."""
 

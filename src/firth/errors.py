@@ -8,6 +8,7 @@ FirthError                 exit code 1; the message is one sentence that names t
 ├── WorkerError            a worker process died or failed
 ├── RecipeError            an unknown recipe or field, a value of the wrong type, an impossible product
 ├── BudgetError            a budget that cannot be read or is too small
+├── TrainingError          training went astray: numbers without bound
 ├── ArtifactError          a folder is not a whole artifact
 ├── AbilityError           the model cannot do what was asked of it
 └── OutputError            the result cannot be written: folder taken, not writable, disk full
@@ -49,6 +50,10 @@ class RecipeError(FirthError):
 
 class BudgetError(FirthError):
     """A budget cannot be read or is too small."""
+
+
+class TrainingError(FirthError):
+    """Training went astray."""
 
 
 class ArtifactError(FirthError):

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 _PATIENCE = 2.0  # seconds of silence before a bar appears
 
 
+class Advance(Protocol):
+    """Is told how much more is done, and what there is to remark about it."""
+
+    def __call__(self, amount: float, remark: str = "") -> None: ...
+
+
 @contextmanager
-def progress(what: str, total: float | None = None, unit: str = "B") -> Iterator[Callable[[float], None]]:
+def progress(what: str, total: float | None = None, unit: str = "B") -> Iterator[Advance]:
     """A function that is told how much more is done; it draws a bar when the work takes long.
 
     >>> with progress("counting", total=3, unit="words") as advance:
@@ -20,7 +28,7 @@ def progress(what: str, total: float | None = None, unit: str = "B") -> Iterator
     ...         advance(1)
     """
     if not sys.stderr.isatty():
-        yield lambda amount: None
+        yield lambda amount, remark="": None
         return
     bar = _Bar(what, total, unit)
     try:
@@ -38,14 +46,14 @@ class _Bar:
         self.started = time.monotonic()
         self.shown: tuple[Any, Any] | None = None
 
-    def advance(self, amount: float) -> None:
+    def advance(self, amount: float, remark: str = "") -> None:
         self.done += amount
         if self.shown is None and time.monotonic() - self.started > _PATIENCE:
             self.shown = self._show()
         if self.shown is not None:
             bar, task = self.shown
             rate = self.done / max(time.monotonic() - self.started, 1e-9)
-            bar.update(task, completed=self.done, rate=f"{_short(rate)}{self.unit}/s")
+            bar.update(task, completed=self.done, rate=f"{_short(rate)}{self.unit}/s {remark}".rstrip())
 
     def _show(self) -> tuple[Any, Any]:
         from rich.console import Console
@@ -66,6 +74,27 @@ class _Bar:
     def close(self) -> None:
         if self.shown is not None:
             self.shown[0].stop()
+
+
+@contextmanager
+def patience() -> Iterator[Callable[[], bool]]:
+    """Puts off interrupts (Ctrl-C, SIGTERM): a function that says whether one came, so that work can be saved first.
+
+    >>> with patience() as interrupted:
+    ...     interrupted()
+    False
+    """
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # signals are none of its business
+        yield lambda: False
+        return
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(one, lambda number, frame: asked.append(number)) for one in signals]
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for one, handler in zip(signals, before, strict=True):
+            signal.signal(one, handler)
 
 
 def _short(number: float) -> str:

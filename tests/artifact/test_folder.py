@@ -247,10 +247,10 @@ def test_only_plain_files_are_read(tmp_path: Path, name: str, verify: bool) -> N
 
 
 def test_a_linked_sub_folder_is_refused(tmp_path: Path) -> None:
-    make(tmp_path / "uni", {"checkpoint/step.json": b"{}"})
-    os.rename(tmp_path / "uni" / "checkpoint", tmp_path / "checkpoint")
-    (tmp_path / "uni" / "checkpoint").symlink_to(tmp_path / "checkpoint")
-    assert "checkpoint is a symbolic link" in refusal(tmp_path / "uni")
+    make(tmp_path / "uni", {"parts/step.json": b"{}"})
+    os.rename(tmp_path / "uni" / "parts", tmp_path / "parts")
+    (tmp_path / "uni" / "parts").symlink_to(tmp_path / "parts")
+    assert "parts is a symbolic link" in refusal(tmp_path / "uni")
 
 
 @pytest.mark.parametrize("verify", [True, False])
@@ -280,14 +280,10 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fills_up_with_the_manifest_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_bytes = Path.write_bytes
+    def write(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    def write(path: Path, data: bytes) -> int:
-        if path.name == "manifest.json":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write_bytes(path, data)
-
-    monkeypatch.setattr(Path, "write_bytes", write)
+    monkeypatch.setattr("firth.artifact.folder.write_file", write)
     with pytest.raises(OutputError, match="the disk is full"):
         make(tmp_path / "uni")
     assert os.listdir(tmp_path) == []

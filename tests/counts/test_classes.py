@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from firth.artifact.models import load
 from firth.counts.classes import (
     ClassModel,
     ClassRecipe,
@@ -35,6 +38,7 @@ from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.spelling import Spelling
 from firth.tokens.tokenizer import BOS, EOS, UNK, Tokenizer
 from firth.tokens.train import train_tokenizer
+from tests.command import firth
 from tests.oracle.slow_adaptive import WORDS, TableModel, TableRecipe, histories, random_text, small_tokenizer
 
 _tokenizer = cache(small_tokenizer)
@@ -297,3 +301,75 @@ def test_classes_from_elsewhere_are_checked() -> None:
                 SPELLING,
                 np.array(wrong, dtype=np.uint32),
             )
+
+
+def _train_over(classes: object, text: Path, out: Path) -> Any:
+    outcome = firth("train", "class-ngram", text, "-o", out, "--set", f"classes={classes}", "--set", "base.order=2")
+    assert outcome.code == 0, outcome.err
+    return load(out)
+
+
+@pytest.fixture
+def clusters(tmp_path: Path) -> tuple[Path, Path]:
+    """A text, and the folder of Brown clusters of its words in lower case."""
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(["The cat ran a dog ran the dog ran a cat ran the"] * 5))
+    outcome = firth("train", "brown", text, "-o", tmp_path / "brown", "--set", "clusters=3")
+    assert outcome.code == 0, outcome.err
+    return text, tmp_path / "brown"
+
+
+def test_classes_from_brown_clusters(clusters: tuple[Path, Path], tmp_path: Path) -> None:
+    text, folder = clusters
+    model = _train_over(folder, text, tmp_path / "model")
+    of = dict(zip(model.tokenizer.vocabulary, model.classes.tolist(), strict=True))
+    assert of["The"] == of["the"] == of["a"]  # clusters were made of letters in lower case
+    assert of["cat"] == of["dog"]
+    assert len({of["the"], of["cat"], of["ran"]}) == 3
+    assert model.score(["the cat ran"])[0].logprob > model.score(["cat the ran"])[0].logprob
+
+
+def test_classes_from_a_paths_file(clusters: tuple[Path, Path], tmp_path: Path) -> None:
+    text, _ = clusters
+    paths = tmp_path / "paths"
+    paths.write_text("00\tran\t4\n01\tthe\t3\n01\ta\t2\n1\tcat\t2\n")
+    model = _train_over(paths, text, tmp_path / "model")
+    of = dict(zip(model.tokenizer.vocabulary, model.classes.tolist(), strict=True))
+    assert of["the"] == of["a"]
+    assert of["dog"] == of["The"]  # left out of the file
+    assert len({of["the"], of["cat"], of["ran"], of["dog"]}) == 4
+
+
+def test_folders_and_files_without_classes(clusters: tuple[Path, Path], tmp_path: Path) -> None:
+    text, _ = clusters
+    assert firth("train", "unigram", text, "-o", tmp_path / "unigram").code == 0
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "paths").write_text("0\tunicorn\t4\n1\n")
+    for source, message in [
+        ("unigram", "holds no classes of words"),
+        ("empty", "is empty"),
+        ("paths", "line 2: expected bits"),
+        ("nothing", "there is no class file"),
+    ]:
+        arguments = ("train", "class-ngram", text, "-o", tmp_path / "model", "--set", f"classes={tmp_path / source}")
+        outcome = firth(*arguments)
+        assert outcome.code == 1
+        assert message in outcome.err
+
+
+@pytest.mark.shared
+def test_clusters_predict_better_than_spelling(shared_data: Path, tmp_path: Path) -> None:
+    """As many classes over the first part of the Penn Treebank, scored on its validation text."""
+    with gzip.open(shared_data / "lm" / "ptb.train.txt.gz", "rt") as lines:
+        (tmp_path / "text.txt").write_text("".join(itertools.islice(lines, 8000)))
+    with gzip.open(shared_data / "lm" / "ptb.valid.txt.gz", "rt") as lines:
+        (tmp_path / "valid.txt").write_text("".join(itertools.islice(lines, 1000)))
+    words, text = ("--tokenizer", tmp_path / "words"), tmp_path / "text.txt"
+    assert firth("train", "words", text, "-o", tmp_path / "words", "--set", "split=space").code == 0
+    assert firth("train", "brown", text, "-o", tmp_path / "brown", "--set", "clusters=150", *words).code == 0
+    found = {}
+    for name, setting in [("clusters", f"classes={tmp_path / 'brown'}"), ("spelling", "limit=150")]:
+        settings = ("--set", setting, "--set", "base.order=3", *words, "--valid", tmp_path / "valid.txt", "--json")
+        outcome = firth("train", "class-ngram", text, "-o", tmp_path / name, *settings)
+        found[name] = outcome.json["metrics"]["valid_perplexity"]
+    assert found["clusters"] < 0.9 * found["spelling"], found

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import shutil
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -23,11 +25,13 @@ from firth.artifact.manifest import (
 )
 from firth.artifact.tensors import map_tensors, read_header, reading
 from firth.errors import ArtifactError, near_miss
-from firth.files import digest_bytes, digest_file, new_folder
+from firth.files import digest_bytes, digest_file, new_folder, sync, sync_all, write_file, writing
 
 if TYPE_CHECKING:
     import numpy as np
 
+CHECKPOINT = "checkpoint"
+"""The folder within an artifact's that holds the state of unfinished training."""
 _FOREIGN = {
     "*.arpa": "arpa",
     "*.arpa.gz": "arpa",
@@ -110,14 +114,31 @@ def save_artifact(
     )
     # What cannot be recorded is refused before gigabytes are written.
     parse_manifest(manifest.to_bytes(), folder / MANIFEST)
-    with new_folder(folder) as draft:
+    with _place(folder) as draft:
         entries = {file: _write(draft, file, content) for file, content in files.items()}
         tokenizer = entries["tokenizer.json"].sha256 if "tokenizer.json" in entries else None
         data = replace(manifest, tokenizer=tokenizer, files=entries).to_bytes()
-        (draft / MANIFEST).write_bytes(data)
+        sync_all(draft)
+        write_file(draft / MANIFEST, data)
         saved = parse_manifest(data, folder / MANIFEST)
         _check_files(draft, saved)
     return saved
+
+
+@contextmanager
+def _place(folder: Path) -> Iterator[Path]:
+    """Where to write the files of an artifact: a draft, or the folder itself if it holds a checkpoint.
+
+    The checkpoint is what makes a half-written folder good for something: it goes when the manifest is there.
+    """
+    if not (folder / CHECKPOINT).is_dir():
+        with new_folder(folder) as draft:
+            yield draft
+        return
+    with writing(folder):
+        yield folder
+        shutil.rmtree(folder / CHECKPOINT)
+        sync(folder)
 
 
 def open_artifact(folder: Path, *, verify: bool = True) -> Artifact:
@@ -203,7 +224,7 @@ def _refuse_foreign(folder: Path, names: list[str]) -> NoReturn:
     """Says what a folder without a manifest is instead of an artifact, and what to do with it."""
     if not names:
         raise ArtifactError(f"{folder} is empty: give the folder that firth train -o wrote.")
-    if "checkpoint" in names:
+    if CHECKPOINT in names:
         raise ArtifactError(
             f"{folder} holds unfinished training (checkpoint, but no {MANIFEST}): "
             "go on with the same firth train command and --resume."
@@ -264,6 +285,8 @@ def _scan(folder: Path) -> dict[str, os.stat_result]:
     """What lies in `folder` by name: files and links, those of sub-folders, and empty sub-folders."""
     found = {}
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.name == CHECKPOINT and entry.is_dir(follow_symlinks=False):
+            continue  # its program was killed between the manifest and the clearing up
         inner = sorted(os.listdir(entry)) if entry.is_dir(follow_symlinks=False) else []
         for name in [f"{entry.name}/{name}" for name in inner] or [entry.name]:
             found[name] = os.lstat(folder / name)

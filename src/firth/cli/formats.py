@@ -10,19 +10,21 @@ import typer
 from firth.cli.console import JsonFlag, print_fields, show, verb
 from firth.cli.use import ModelArgument
 
-FormatArgument = Annotated[str, typer.Argument(help="The format: arpa.")]
+FormatArgument = Annotated[str, typer.Argument(help="The format: arpa, brown, fasttext, glove or word2vec.")]
 
 
 @verb
 def export_(
     model: ModelArgument,
     format: FormatArgument,
-    path: Annotated[Path, typer.Argument(help="The file to write; packed if its name ends with .gz.")],
+    path: Annotated[Path, typer.Argument(help="The file to write; .gz packs it, .bin makes it binary.")],
     as_json: JsonFlag = False,
 ) -> None:
     """Write a model in a format of another program.
 
     Example: firth export kn arpa kn.arpa
+
+    Example: firth export sg word2vec sg.bin
     """
     from firth.artifact.formats import export_model
     from firth.artifact.models import load
@@ -41,6 +43,8 @@ def import_(
     """Make an artifact of a model in a format of another program.
 
     Example: firth import arpa kn.arpa -o kn
+
+    Example: firth import glove glove.6B.100d.txt -o glove
     """
     from firth.artifact.formats import import_model
 

@@ -6,11 +6,13 @@ import typer
 
 from firth.cli.corpus import check
 from firth.cli.demo import demo
+from firth.cli.evaluate import evaluate
 from firth.cli.folders import info, verify
 from firth.cli.formats import export_, import_
 from firth.cli.recipes import diff, recipes
 from firth.cli.train import adapt, train
 from firth.cli.use import generate, score
+from firth.cli.vectors import embed, similar
 
 app = typer.Typer(
     name="firth",
@@ -19,7 +21,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for function in (recipes, diff, check, train, adapt, score, generate, export_, import_, info, verify, demo):
+VERBS = (
+    recipes, diff, check, train, adapt, score, generate, similar, embed, evaluate, export_, import_, info, verify, demo,
+)  # fmt: skip
+for function in VERBS:
     app.command(function.__name__.rstrip("_"))(function)
 
 

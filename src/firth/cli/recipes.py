@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import typing
 from typing import Annotated, Any
 
 import typer
@@ -80,7 +79,7 @@ def _list(rows: dict[str, dict[str, Any]]) -> None:
 
 def _describe(name: str, as_json: bool) -> None:
     from firth.recipes.table import find_recipe
-    from firth.recipes.values import describe_type, flatten, recipe_to_json
+    from firth.recipes.values import describe_type, field_types, flatten, recipe_to_json
 
     facts = _facts(name)
     recipe = find_recipe(name)
@@ -90,7 +89,7 @@ def _describe(name: str, as_json: bool) -> None:
         print(f"{name} ({facts['year']}): {facts['about']}")
         print(f"  {facts['paper']}" + (f"; after {', '.join(facts['parents'])}" if facts["parents"] else ""))
         print("Fields, to be changed with --set field=value:")
-        hints = typing.get_type_hints(type(recipe))
+        hints = field_types(type(recipe))
         for field, value in flatten(values).items():
             if field != "type":
                 kind = f"  ({describe_type(hints[field])})" if field in hints else ""

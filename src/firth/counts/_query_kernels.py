@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from firth.counts._prefetch import prefetch
+from firth.prefetch import prefetch
 
 ROOT = np.uint32(0xFFFFFFFF)
 LANES = 16

@@ -50,7 +50,8 @@ class ClassRecipe:
     base: NgramRecipe = field(default_factory=NgramRecipe)
     """The model of the classes, and how text becomes words."""
     classes: str | None = None
-    """A file with a word and its class on each line; none means classes by spelling."""
+    """Where the classes come from: a file with a word and its class on each line, or Brown clusters (the folder that
+    `firth train brown` wrote, or a file of paths); none means classes by spelling."""
     limit: int = 1000
     """Classes by spelling: at most so many."""
     delta: float | Literal["auto"] = "auto"
@@ -229,13 +230,17 @@ def read_classes(path: Path, tokenizer: Tokenizer) -> npt.NDArray[np.uint32]:
     Words of the vocabulary that the file leaves out form one more class. Words of the file that are not one token of
     the vocabulary are left out.
     """
-    pairs = _read_pairs(path)
+    return classes_of(_read_pairs(path), tokenizer, str(path))
+
+
+def classes_of(names: Mapping[str, str], tokenizer: Tokenizer, source: str) -> npt.NDArray[np.uint32]:
+    """The class of every word id, given the names of the classes of words; `source` is where they come from."""
     found: dict[int, str] = {}
-    for name, tokens in zip(pairs.values(), tokenizer.encode_batch(list(pairs)), strict=True):
+    for name, tokens in zip(names.values(), tokenizer.encode_batch(list(names)), strict=True):
         if len(tokens.ids) == 1 and tokens.ids[0] >= FIRST_WORD:
             found.setdefault(tokens.ids[0], name)
     if not found:
-        raise RecipeError(f"no word of {path} is in the vocabulary: give classes of words as the text spells them.")
+        raise RecipeError(f"no word of {source} is in the vocabulary: give classes of words as the text spells them.")
     return number_classes([found.get(number) for number in range(FIRST_WORD, len(tokenizer))])
 
 

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from firth.artifact.formats.brown import is_paths_file, read_paths
+from firth.artifact.models import load
 from firth.counts.cache import CacheModel, CacheRecipe, train_cache
-from firth.counts.classes import ClassModel, ClassRecipe, train_classes
+from firth.counts.classes import ClassModel, ClassRecipe, classes_of, train_classes
 from firth.counts.counting import count_chosen, count_text, lay_out
 from firth.counts.maxent import MaxentModel, MaxentRecipe, train_maxent
 from firth.counts.mixture import MixtureModel, MixtureRecipe, train_mixture
-from firth.counts.model import CountModel, Stream
+from firth.counts.model import FIRST_WORD, CountModel, Stream
 from firth.counts.recipe import NgramRecipe
 from firth.counts.train import learn_spelling, train_ngram
+from firth.errors import RecipeError
 from firth.progress import note
 from firth.tokens.build import open_store
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import BOS, EOS, Tokenizer
+from firth.vectors.brown import BrownModel
 
 if TYPE_CHECKING:
     from firth.fit.train import Run
@@ -69,8 +74,32 @@ def train_over_classes(recipe: ClassRecipe, run: Run, tokenizer: Tokenizer, stor
         trie = count_text(text, len(names), recipe.base.order, run.threads)
         return train_ngram(recipe.base, trie, names, run.corpus.layout, seed=run.seed, threads=run.threads)
 
+    classes = brown_classes(recipe.classes, tokenizer) if recipe.classes is not None else None
     unigrams = count_text(lay_out(store, np.arange(store.facts.sentences)), len(tokenizer), 1)
-    return train_classes(recipe, inner, stream, tokenizer, run.corpus.layout, learn_spelling(tokenizer, unigrams))
+    spelling = learn_spelling(tokenizer, unigrams)
+    return train_classes(recipe, inner, stream, tokenizer, run.corpus.layout, spelling, classes)
+
+
+def brown_classes(source: str, tokenizer: Tokenizer) -> npt.NDArray[np.uint32] | None:
+    """The class of every word, from a folder or file of Brown clusters; None if it is neither.
+
+    Words are looked up as the clusters' own tokenizer spells them, so that `The` is in the class of `the` where that
+    has folded the letters.
+    """
+    path = Path(source)
+    if path.is_file() and is_paths_file(path):
+        return classes_of({word: bits for bits, word, _ in read_paths(path)}, tokenizer, source)
+    if not path.is_dir():
+        return None
+    model = load(path)
+    if not isinstance(model, BrownModel):
+        raise RecipeError(f"{source} holds no classes of words: give a folder that firth train brown wrote.")
+    words = tokenizer.vocabulary[FIRST_WORD:]
+    found = {}
+    for word, tokens in zip(words, model.tokenizer.encode_batch(words), strict=True):
+        if len(tokens.ids) == 1 and model.clusters[tokens.ids[0]] >= 0:
+            found[word] = model.bits[model.clusters[tokens.ids[0]]]
+    return classes_of(found, tokenizer, source)
 
 
 def train_entropy(

@@ -19,10 +19,11 @@ from firth.counts.mixture import MixtureRecipe
 from firth.counts.model import CountModel
 from firth.counts.recipe import NgramRecipe
 from firth.errors import BudgetError, CorpusError, RecipeError
-from firth.files import require_free
 from firth.fit.adaptive import train_entropy, train_mixed, train_over_classes, train_with_cache
 from firth.fit.budget import Budget
+from firth.fit.checkpoints import require_place
 from firth.fit.counts import count_metrics, train_counts
+from firth.fit.vectors import train_vectors
 from firth.progress import note
 from firth.recipes.table import Recipe, find_recipe
 from firth.recipes.values import flatten, override, recipe_to_json
@@ -31,6 +32,7 @@ from firth.tokens.build import open_store, open_tokens
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
+from firth.vectors.recipe import VectorRecipe
 
 Text = str | Path | Corpus | Iterable[str | Sequence[str]]
 
@@ -46,6 +48,10 @@ class Run:
     budget: Budget | None
     seed: int
     threads: int | None
+    out: Path | None = None
+    """Where the model will be: trainers that take long keep their state there."""
+    resume: bool = False
+    """Go on with the state that was kept there."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ def train(
     folder = Path(out)
     if resume and (folder / "manifest.json").exists():
         return _finished(folder, wanted)
-    require_free(folder)
+    require_place(folder, resume)
     if size is not None:
         raise RecipeError(f"{name} comes in one size: leave --size out.")
     corpus = open_corpus(corpora, field, encoding, layout)
@@ -103,6 +109,8 @@ def train(
         budget=Budget.parse(budget) if budget else None,
         seed=seed,
         threads=threads,
+        out=folder,
+        resume=resume,
     )
     trained = pretrain(wanted, run)
     metrics = dict(trained.metrics)
@@ -162,6 +170,15 @@ def _(recipe: CacheRecipe | MixtureRecipe | ClassRecipe | MaxentRecipe, run: Run
     model, parameters = _train_around(recipe, run, tokenizer, store)
     spent = {"seconds": time.monotonic() - started, "tokens": store.facts.tokens}
     return Trained(model, model.recipe, store, spent, {"parameters": parameters})
+
+
+@pretrain.register
+def _(recipe: VectorRecipe, run: Run) -> Trained:
+    started = time.monotonic()
+    tokenizer, store = _tokens(recipe.tokenizer, run)
+    result = train_vectors(recipe, run, tokenizer, store)
+    spent = {"seconds": time.monotonic() - started, "tokens": result.tokens}
+    return Trained(result.model, result.model.recipe, store, spent, result.metrics)
 
 
 def _train_around(

@@ -13,10 +13,22 @@ from firth.counts.maxent import MaxentRecipe
 from firth.counts.mixture import MixtureRecipe
 from firth.counts.recipe import NgramRecipe
 from firth.errors import RecipeError, near_miss
-from firth.recipes import counts, tokenizers
+from firth.recipes import counts, tokenizers, vectors
 from firth.tokens.recipe import TokenizerRecipe
+from firth.vectors.recipe import (
+    BagRecipe,
+    BrownRecipe,
+    ClassifierRecipe,
+    GloveRecipe,
+    ImportedRecipe,
+    ParagraphRecipe,
+    SenseRecipe,
+    SvdRecipe,
+    VectorRecipe,
+    Word2vecRecipe,
+)
 
-Recipe = TokenizerRecipe | NgramRecipe | CacheRecipe | MixtureRecipe | ClassRecipe | MaxentRecipe
+Recipe = TokenizerRecipe | NgramRecipe | CacheRecipe | MixtureRecipe | ClassRecipe | MaxentRecipe | VectorRecipe
 
 FAMILIES: dict[str, type[Recipe]] = {
     "tokenizer": TokenizerRecipe,
@@ -25,6 +37,15 @@ FAMILIES: dict[str, type[Recipe]] = {
     "mixture": MixtureRecipe,
     "classes": ClassRecipe,
     "maxent": MaxentRecipe,
+    "bag": BagRecipe,
+    "svd": SvdRecipe,
+    "brown": BrownRecipe,
+    "word2vec": Word2vecRecipe,
+    "glove": GloveRecipe,
+    "senses": SenseRecipe,
+    "paragraph": ParagraphRecipe,
+    "classifier": ClassifierRecipe,
+    "imported-vectors": ImportedRecipe,
 }
 """The name that a manifest gives to each type of recipe."""
 
@@ -210,6 +231,87 @@ RECIPES: dict[str, Entry] = {
     ),
     "class-ngram": Entry(
         counts.class_ngram, "counts", 1992, "Brown et al., Class-Based n-gram Models of Natural Language", ("mle",)
+    ),
+    "onehot": Entry(vectors.onehot, "vectors", 1954, "Harris, Distributional Structure"),
+    "tfidf": Entry(
+        vectors.tfidf, "vectors", 1975, "Salton et al., A Vector Space Model for Automatic Indexing", ("onehot",)
+    ),
+    "lsa": Entry(vectors.lsa, "vectors", 1990, "Deerwester et al., Indexing by Latent Semantic Analysis", ("tfidf",)),
+    "brown": Entry(
+        vectors.brown, "vectors", 1992, "Brown et al., Class-Based n-gram Models of Natural Language", ("onehot",)
+    ),
+    "ppmi-svd": Entry(
+        vectors.ppmi_svd,
+        "vectors",
+        2014,
+        "Levy and Goldberg, Neural Word Embedding as Implicit Matrix Factorization",
+        ("lsa",),
+    ),
+    "multi-prototype": Entry(
+        vectors.multi_prototype,
+        "vectors",
+        2012,
+        "Huang et al., Improving Word Representations via Global Context and Multiple Word Prototypes",
+        ("onehot",),
+    ),
+    "cbow": Entry(
+        vectors.cbow,
+        "vectors",
+        2013,
+        "Mikolov et al., Efficient Estimation of Word Representations in Vector Space",
+        ("onehot",),
+    ),
+    "skipgram": Entry(
+        vectors.skipgram,
+        "vectors",
+        2013,
+        "Mikolov et al., Distributed Representations of Words and Phrases and their Compositionality",
+        ("cbow",),
+    ),
+    "phrases": Entry(
+        vectors.phrases,
+        "vectors",
+        2013,
+        "Mikolov et al., Distributed Representations of Words and Phrases and their Compositionality",
+        ("skipgram",),
+    ),
+    "glove": Entry(
+        vectors.glove, "vectors", 2014, "Pennington et al., GloVe: Global Vectors for Word Representation", ("lsa",)
+    ),
+    "pv-dm": Entry(
+        vectors.pv_dm,
+        "vectors",
+        2014,
+        "Le and Mikolov, Distributed Representations of Sentences and Documents",
+        ("cbow",),
+    ),
+    "pv-dm-concat": Entry(
+        vectors.pv_dm_concat,
+        "vectors",
+        2014,
+        "Le and Mikolov, Distributed Representations of Sentences and Documents",
+        ("pv-dm",),
+    ),
+    "pv-dbow": Entry(
+        vectors.pv_dbow,
+        "vectors",
+        2014,
+        "Le and Mikolov, Distributed Representations of Sentences and Documents",
+        ("skipgram",),
+    ),
+    "fasttext": Entry(
+        vectors.fasttext,
+        "vectors",
+        2017,
+        "Bojanowski et al., Enriching Word Vectors with Subword Information",
+        ("skipgram",),
+    ),
+    "fasttext-classifier": Entry(
+        vectors.fasttext_classifier,
+        "vectors",
+        2017,
+        "Joulin et al., Bag of Tricks for Efficient Text Classification",
+        ("fasttext",),
     ),
 }
 

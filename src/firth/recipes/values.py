@@ -32,8 +32,14 @@ def recipe_from_json(data: dict[str, Any]) -> Recipe:
     return typing.cast(Recipe, _from_json(FAMILIES[name], fields, "recipe"))
 
 
-def _from_json(kind: type, data: Any, where: str) -> Any:
+def field_types(kind: type) -> dict[str, Any]:
+    """The type of each field of a recipe."""
     hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _from_json(kind: type, data: Any, where: str) -> Any:
+    hints = field_types(kind)
     if not isinstance(data, dict) or set(data) != set(hints):
         raise ArtifactError(f"{where} does not have the fields {sorted(hints)}: it was made by another Firth.")
     values = {}
@@ -90,7 +96,7 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
 
 
 def _set(part: Any, path: list[str], value: str, whole: str) -> Any:
-    hints = typing.get_type_hints(type(part))
+    hints = field_types(type(part))
     head, rest = path[0], path[1:]
     if head not in hints:
         fields = ", ".join(f"{name} ({describe_type(hint)})" for name, hint in hints.items())

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
-from firth.artifact.formats.ngrams import export_arpa, import_arpa
 from firth.errors import AbilityError, near_miss
 from firth.files import require_free
 
-
-@dataclass(frozen=True)
-class Format:
-    """How a model is written to a file of another program and read from one."""
-
-    export: Callable[[Any, Path], dict[str, Any]]
-    bring_in: Callable[[Path, Path], dict[str, Any]]
-
-
-FORMATS: dict[str, Format] = {"arpa": Format(export_arpa, import_arpa)}
+FORMATS = {
+    "arpa": "firth.artifact.formats.ngrams",
+    "brown": "firth.artifact.formats.brown",
+    "fasttext": "firth.artifact.formats.fasttext",
+    "glove": "firth.artifact.formats.vectors",
+    "word2vec": "firth.artifact.formats.vectors",
+}
+"""The module that has the functions `export_FORMAT` and `import_FORMAT`."""
 
 
 def export_model(model: Any, format: str, path: Path) -> dict[str, Any]:
@@ -31,18 +28,19 @@ def export_model(model: Any, format: str, path: Path) -> dict[str, Any]:
     ...
     firth.errors.AbilityError: there is no format 'arpas': did you mean 'arpa'?
     """
-    report = _find(format).export(model, path)
+    report = _find("export", format)(model, path)
     return {"format": format, "path": str(path), "bytes": path.stat().st_size} | report
 
 
 def import_model(format: str, path: Path, out: Path) -> dict[str, Any]:
     """Makes the artifact `out` of a file in a format of another program; returns what was read."""
-    reader = _find(format).bring_in
+    reader = _find("import", format)
     require_free(out)
     return {"format": format, "folder": str(out)} | reader(path, out)
 
 
-def _find(name: str) -> Format:
+def _find(verb: Literal["export", "import"], name: str) -> Callable[[Any, Path], dict[str, Any]]:
     if name not in FORMATS:
         raise AbilityError(f"there is no format {name!r}: {near_miss(name, FORMATS)}")
-    return FORMATS[name]
+    function = getattr(import_module(FORMATS[name]), f"{verb}_{name}")
+    return cast(Callable[[Any, Path], dict[str, Any]], function)

@@ -1,0 +1,68 @@
+"""firth evaluate: how good a model is, by files that people have made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from firth.cli.console import JsonFlag, format_value, print_fields, show, verb
+from firth.cli.use import ModelArgument
+
+SUITES = ("words", "analogies", "context", "probe")
+
+
+@verb
+def evaluate(
+    model: ModelArgument,
+    suite: Annotated[str, typer.Argument(help="words, analogies, context or probe.")],
+    files: Annotated[list[Path], typer.Argument(help="Word pairs, analogies, words in context or labelled texts.")],
+    method: Annotated[str, typer.Option("--method", help="Analogies: add (3CosAdd) or mul (3CosMul).")] = "add",
+    restrict: Annotated[
+        int, typer.Option("--restrict", min=1, help="Analogies: among so many of the most frequent words.")
+    ] = 300_000,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure vectors: word pairs, analogies, words in context, or a linear probe on labelled texts.
+
+    Example: firth evaluate sg words ws353.tsv --json
+    """
+    from firth.artifact.models import load
+    from firth.errors import RecipeError, near_miss
+    from firth.report import suites
+
+    if suite not in SUITES:
+        raise RecipeError(f"there is no suite {suite!r}: {near_miss(suite, SUITES)}")
+    loaded: Any = load(model)
+    match suite:
+        case "words":
+            report = suites.evaluate_words(loaded, files)
+        case "context":
+            report = suites.evaluate_contexts(loaded, files)
+        case "probe":
+            report = suites.evaluate_probe(loaded, files)
+        case _:
+            report = suites.evaluate_analogies(loaded, files, method, restrict)
+    show(as_json, {"suite": suite} | report, lambda: _print(report))
+
+
+def _print(report: dict[str, Any]) -> None:
+    for part in report.get("files", ()):
+        _print(part)
+        print()
+    rows = {name: value for name, value in report.items() if name not in ("files", "sections", "missing")}
+    print_fields({name: _shown(value) for name, value in rows.items() if value is not None})
+    if report.get("missing"):
+        print(f"missing words: {', '.join(report['missing'][:20])}{', ...' * (len(report['missing']) > 20)}")
+    sections = report.get("sections", {})
+    print_fields({name: _share(section) for name, section in sections.items()} if len(sections) > 1 else {})
+
+
+def _shown(value: Any) -> Any:
+    return " to ".join(map(format_value, value)) if isinstance(value, list) else value
+
+
+def _share(section: dict[str, Any]) -> str:
+    accuracy = "    –" if section["accuracy"] is None else f"{section['accuracy']:5.1%}"
+    return f"{accuracy}  of {section['covered']:,} (of {section['questions']:,} questions)"

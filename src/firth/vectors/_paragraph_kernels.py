@@ -1,0 +1,232 @@
+"""Documents that predict their words: pieces of text are planned first, then learnt from.
+
+A piece is a document or a part of one. All that is random in it follows from one number, so that it is the same in
+any block or batch. Each word brings noise words with it: word i has the targets from i * (1 + draws) on, and words that
+are learnt together have theirs in a row, first the words, then all their noise.
+"""
+
+from __future__ import annotations
+
+from math import log
+from typing import Any
+
+import numpy as np
+from numba import float32, int64, njit, uint32, uint64
+
+from firth.vectors._step_kernels import GOLDEN, mixed, sigmoids
+from firth.vectors._tiles import dots11, dots13, update11, update13
+from firth.vectors._word2vec_kernels import ask_for, average, draw_word, spread
+
+_FIRST_WORD = 5
+_LEAST = float32(1e-8)
+_TINY = 1e-200
+
+
+@njit(cache=True, nogil=True)
+def place_states(start: Any, first: Any, states: Any) -> Any:
+    """The random numbers of pieces begin where a block's start and their numbers say."""
+    for piece in range(states.size):
+        states[piece] = mixed(start ^ (uint64(first + piece) * GOLDEN))
+
+
+@njit(cache=True, nogil=True)
+def text_states(start: Any, ids: Any, bounds: Any, states: Any) -> Any:
+    """The random numbers of texts begin where a start and their own words say."""
+    for piece in range(states.size):
+        state = start
+        for place in range(bounds[piece], bounds[piece + 1]):
+            state = mixed(state ^ (uint64(ids[place]) + GOLDEN))
+        states[piece] = state
+
+
+@njit(cache=True, nogil=True)
+def choose_words(
+    ids: Any, bounds: Any, keep: Any, window: Any, shrink: Any, states: Any, words: Any, begins: Any, reach: Any
+) -> Any:
+    """Writes the words that are kept, where those of each piece begin, and how wide each window is.
+
+    A word w is kept if a random number of 32 bits is at most keep[w]. Returns how many are.
+    """
+    count = 0
+    begins[0] = 0
+    for piece in range(states.size):
+        state = states[piece]
+        for place in range(bounds[piece] - bounds[0], bounds[piece + 1] - bounds[0]):
+            word = ids[place]
+            if word < _FIRST_WORD:
+                continue
+            state += GOLDEN
+            number = mixed(state)
+            if uint32(number >> uint64(32)) > keep[word]:
+                continue
+            words[count] = word
+            drawn = ((number & uint64(0xFFFFFFFF)) * uint64(window)) >> uint64(32)
+            reach[count] = 1 + int64(drawn) if shrink else window
+            count += 1
+        begins[piece + 1] = count
+        states[piece] = state
+    return count
+
+
+@njit(cache=True, nogil=True)
+def list_targets(
+    words: Any, begins: Any, chunk: Any, draws: Any, alias: Any, pool: Any, states: Any, targets: Any
+) -> Any:
+    """The targets of up to `chunk` words of a piece at a time: themselves, and `draws` times as many noise words.
+
+    Noise words are drawn from the pool if there is one; a word of the piece may be among them.
+    """
+    place = 0
+    for piece in range(states.size):
+        state = states[piece]
+        for first in range(begins[piece], begins[piece + 1], chunk):
+            last = min(first + chunk, begins[piece + 1])
+            for index in range(first, last):
+                targets[place] = words[index]
+                place += 1
+            for _ in range((last - first) * draws):
+                state += GOLDEN
+                number = mixed(state)
+                if pool.size:
+                    targets[place] = pool[int64(((number >> uint64(32)) * uint64(pool.size)) >> uint64(32))]
+                else:
+                    targets[place] = draw_word(alias, number)
+                place += 1
+        states[piece] = state
+
+
+@njit(cache=True, nogil=True)
+def step(
+    row: Any,
+    outputs: Any,
+    targets: Any,
+    begin: Any,
+    middle: Any,
+    end: Any,
+    stride: Any,
+    width: Any,
+    rate: Any,
+    weight: Any,
+    frozen: Any,
+    scores: Any,
+) -> Any:
+    """One step of logistic regression between a row and its targets; returns the loss before it.
+
+    The targets from `begin` to `middle` have the loss -log sigmoid(s), where s is their product with the row, those
+    from there to `end` -weight * log sigmoid(-s). With `frozen` only the row moves.
+    """
+    target = begin
+    while target + 3 <= end:
+        three = (targets[target] * stride, targets[target + 1] * stride, targets[target + 2] * stride)
+        dots13(row, (0,), outputs, three, scores, target - begin, 0, width)
+        target += 3
+    while target < end:
+        dots11(row, (0,), outputs, (targets[target] * stride,), scores, target - begin, 0, width)
+        target += 1
+    sigmoids(scores, end - begin)
+    loss = _answer(scores, middle - begin, end - begin, rate, weight)
+    if frozen:
+        _pull(row, outputs, targets, begin, end, stride, width, scores)
+    else:
+        _move(row, outputs, targets, begin, end, stride, width, scores)
+    return loss
+
+
+@njit(cache=True, nogil=True)
+def _answer(scores: Any, middle: Any, end: Any, rate: Any, weight: Any) -> Any:
+    """Replaces sigmoids by steps; returns the loss."""
+    loss, chance = 0.0, 1.0  # logarithms are slow: many probabilities are multiplied first
+    for place in range(middle):
+        chance *= max(scores[place], _LEAST)
+        scores[place] = (float32(1.0) - scores[place]) * rate
+        if chance < _TINY:
+            loss -= log(chance)
+            chance = 1.0
+    loss -= log(chance)
+    noise, chance = 0.0, 1.0
+    for place in range(middle, end):
+        chance *= max(float32(1.0) - scores[place], _LEAST)
+        scores[place] *= -rate * weight
+        if chance < _TINY:
+            noise -= log(chance)
+            chance = 1.0
+    return loss + weight * (noise - log(chance))
+
+
+@njit(cache=True, nogil=True)
+def _move(
+    row: Any, outputs: Any, targets: Any, begin: Any, end: Any, stride: Any, width: Any, steps: Any
+) -> Any:
+    """Moves the row and its targets towards each other; equal targets are never in one tile."""
+    target = begin
+    while target < end:
+        here = targets[target]
+        if target + 3 <= end:
+            second, third = targets[target + 1], targets[target + 2]
+            if here != second and here != third and second != third:
+                three = (here * stride, second * stride, third * stride)
+                update13(row, (0,), outputs, three, steps, target - begin, 0, width)
+                target += 3
+                continue
+        update11(row, (0,), outputs, (here * stride,), steps, target - begin, 0, width)
+        target += 1
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _pull(
+    row: Any, outputs: Any, targets: Any, begin: Any, end: Any, stride: Any, width: Any, steps: Any
+) -> Any:
+    """Moves the row towards its targets."""
+    for target in range(begin, end):
+        base, size = targets[target] * stride, steps[target - begin]
+        for place in range(width):
+            row[place] += size * outputs[base + place]
+
+
+@njit(cache=True, nogil=True)
+def _take(documents: Any, base: Any, width: Any, row: Any) -> Any:
+    for place in range(width):
+        row[place] = documents[base + place]
+
+
+@njit(cache=True, nogil=True)
+def _give(documents: Any, base: Any, width: Any, row: Any, share: Any) -> Any:
+    """Brings the share of what a document's row has learnt back to its table."""
+    for place in range(width):
+        documents[base + place] += share * (row[place] - documents[base + place])
+
+
+@njit(cache=True, nogil=True)
+def learn_bags(
+    begins: Any,
+    chunk: Any,
+    draws: Any,
+    weight: Any,
+    owners: Any,
+    shares: Any,
+    targets: Any,
+    documents: Any,
+    outputs: Any,
+    stride: Any,
+    width: Any,
+    rate: Any,
+    frozen: Any,
+) -> Any:
+    """The document of each piece predicts its words, up to `chunk` at a time; returns the sum of the losses."""
+    row = np.zeros(width, dtype=np.float32)
+    scores = np.empty(chunk * (1 + draws) + 8, dtype=np.float32)
+    loss = 0.0
+    for piece in range(owners.size):
+        base = owners[piece] * stride
+        _take(documents, base, width, row)
+        for first in range(begins[piece], begins[piece + 1], chunk):
+            last = min(first + chunk, begins[piece + 1])
+            begin, end = first * (1 + draws), last * (1 + draws)
+            for target in range(end, min(end + chunk * (1 + draws), targets.size)):
+                ask_for(outputs, targets[target], stride, width)
+            middle = begin + last - first
+            loss += step(
+                row, outputs, targets, begin, middle, end, stride, width, rate, weight, frozen, scores
+            )
+        _give(documents, base, width, row, shares[piece])
+    return loss

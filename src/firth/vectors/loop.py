@@ -1,0 +1,233 @@
+"""The loop that all vectors learnt step by step share: blocks of text, in one of two modes.
+
+fast    threads take blocks and change the shared tables as they go, without locks (Recht et al. 2011). As quick as the
+        machine; two runs with several threads differ.
+exact   `LANES` blocks at a time start from the same tables; each works on private copies of the rows that it touches,
+        and the changes are added in the order of the blocks. The result depends on the seed alone, not on the threads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from firth.errors import TrainingError
+from firth.progress import patience, progress
+from firth.vectors._exact_kernels import copy_rows, count_lanes, localise, merge_rows
+from firth.vectors.job import Job
+from firth.vectors.recipe import SteppedRecipe
+from firth.vectors.tables import Table
+
+LANES = 4
+"""Blocks that are learnt from at a time in exact mode: more threads than that are of no use to it."""
+BLOCK = 5_000
+"""Words of text in a block."""
+_SEGMENT = 32  # blocks after which the loss is told, numbers are checked and the state may be kept
+_LEAST_RATE = 1e-4  # of the first rate
+_CALIBRATION = 1.0  # seconds of work that tell how much fits into a budget of time
+_SHARE = 0.95  # of a budget of time that is planned to be used
+
+
+class Touch(NamedTuple):
+    """The rows of a table that a block works on."""
+
+    table: int
+    """Its number."""
+    rows: npt.NDArray[np.int32]
+    """All of them, at all places where they are used: changed to spare rows where there are copies."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a block will do: the rows that it touches, each table at most once, and all else it needs."""
+
+    touches: Sequence[Touch]
+    content: Any
+
+
+class Blocks(Protocol):
+    """A text in blocks, and what is learnt from one of them."""
+
+    tables: Sequence[Table]
+    """In exact mode each has `LANES` times as many spare rows as a block can touch."""
+    blocks: int
+    """In one pass over the text."""
+    words: int
+    """In one pass over the text."""
+
+    @property
+    def work(self) -> float:
+        """Floating-point operations for a word of text, about."""
+        ...
+
+    def plan(self, epoch: int, block: int) -> Plan:
+        """All that is random in a block, as a function of its place."""
+        ...
+
+    def learn(self, plan: Plan, rate: float) -> tuple[float, int]:
+        """Learns from a block; returns the sum of the losses of its examples before, and how many there were."""
+        ...
+
+
+@dataclass
+class Progress:
+    """How far a run is, and what it has seen."""
+
+    done: int = 0
+    """Blocks."""
+    planned: int = 0
+    losses: list[float] = field(default_factory=list)
+    """The mean loss of an example in each pass over the text."""
+    loss: float = 0.0
+    examples: int = 0
+
+
+def run_loop(blocks: Blocks, recipe: SteppedRecipe, rate: float, job: Job) -> Progress:
+    """Learns from all blocks that the budget allows, the rate falling in a straight line to nearly nothing."""
+    with ThreadPoolExecutor(job.threads) as threads:
+        worker = _Exact(blocks, threads, job.threads) if recipe.mode == "exact" else _Fast(blocks, threads)
+        state = _resume(blocks, job) or Progress(planned=_plan_length(blocks, recipe, job, worker))
+        per_block = blocks.words / blocks.blocks
+        with progress("learning", state.planned * per_block, "words") as advance, patience() as interrupted:
+            advance(state.done * per_block)
+            while state.done < state.planned:
+                numbers = range(state.done, min(_next_stop(state.done, blocks.blocks), state.planned))
+                for loss, examples in worker(numbers, lambda number: _rate(rate, number, state.planned)):
+                    state.loss, state.examples = state.loss + loss, state.examples + examples
+                state.done = numbers.stop
+                _check(blocks, state, job)
+                advance(len(numbers) * per_block, f"loss {state.loss / max(state.examples, 1):.4f}")
+                if state.done % blocks.blocks == 0 or state.done == state.planned:
+                    state.losses.append(state.loss / max(state.examples, 1))
+                    state.loss, state.examples = 0.0, 0
+                _keep(blocks, state, job, interrupted())
+                if interrupted():
+                    raise KeyboardInterrupt
+    return state
+
+
+def _keep(blocks: Blocks, state: Progress, job: Job, now: bool) -> None:
+    """Keeps the state if it is time to, or `now`; never at the end, when the model itself is about to be saved."""
+    if job.keeper is not None and state.done < state.planned and (now or job.keeper.due()):
+        job.keeper.keep({f"table{n}": table.used for n, table in enumerate(blocks.tables)}, vars(state))
+
+
+def _next_stop(done: int, blocks: int) -> int:
+    """The end of the segment that begins at block `done`: segments and passes over the text end together."""
+    return min((done // _SEGMENT + 1) * _SEGMENT, (done // blocks + 1) * blocks)
+
+
+def _rate(first: float, number: int, planned: int) -> float:
+    return first * max(1 - number / planned, _LEAST_RATE)
+
+
+def _plan_length(blocks: Blocks, recipe: SteppedRecipe, job: Job, worker: Callable[..., Any]) -> int:
+    """How many blocks the budget allows: at least one."""
+    per_block = blocks.words / blocks.blocks
+    if job.tokens is not None:
+        return max(1, round(job.tokens / per_block))
+    if job.flops is not None:
+        return max(1, round(job.flops / (blocks.work * per_block)))
+    if job.seconds is None:
+        return recipe.epochs * blocks.blocks
+    started, done = time.monotonic(), 0
+    worker(range(LANES), lambda number: 0.0)  # compiles
+    started = time.monotonic()
+    while time.monotonic() - started < min(_CALIBRATION, 0.1 * job.seconds):
+        numbers = range(done, done + LANES)
+        worker(numbers, lambda number: 0.0)  # a rate of zero changes nothing
+        done += LANES
+    pace = (time.monotonic() - started) / max(done, 1)
+    return max(1, int(_SHARE * job.seconds / pace))
+
+
+def _check(blocks: Blocks, state: Progress, job: Job) -> None:
+    if np.isfinite(state.loss) and all(np.isfinite(table.used.sum()) for table in blocks.tables):
+        return
+    kept = (
+        "what was kept last is in its checkpoint: go on with --resume and" if job.keeper is not None else "train with"
+    )
+    share = state.done / state.planned
+    raise TrainingError(
+        f"the numbers grew without bound after {share:.0%} of the training: {kept} a smaller learning_rate."
+    )
+
+
+def _resume(blocks: Blocks, job: Job) -> Progress | None:
+    found = job.keeper.kept() if job.keeper is not None else None
+    if found is None:
+        return None
+    arrays, state = found
+    for number, table in enumerate(blocks.tables):
+        table.used[:] = arrays[f"table{number}"]
+    return Progress(**state)
+
+
+class _Fast:
+    """Blocks go to whichever thread is free."""
+
+    def __init__(self, blocks: Blocks, threads: ThreadPoolExecutor) -> None:
+        self.blocks, self.threads = blocks, threads
+
+    def __call__(self, numbers: range, rate: Callable[[int], float]) -> list[tuple[float, int]]:
+        def one(number: int) -> tuple[float, int]:
+            plan = self.blocks.plan(*divmod(number, self.blocks.blocks))
+            return self.blocks.learn(plan, rate(number))
+
+        return list(self.threads.map(one, numbers))
+
+
+class _Exact:
+    """Blocks in rounds of `LANES`: all learn on copies, then all changes are added."""
+
+    def __init__(self, blocks: Blocks, threads: ThreadPoolExecutor, count: int) -> None:
+        self.blocks, self.threads, self.count = blocks, threads, count
+        self.lanes = [_Lane(blocks, number) for number in range(LANES)]
+        self.touching = [np.zeros(table.rows, dtype=np.uint8) for table in blocks.tables]
+
+    def __call__(self, numbers: range, rate: Callable[[int], float]) -> list[tuple[float, int]]:
+        found: list[tuple[float, int]] = []
+        for begin in range(numbers.start, numbers.stop, LANES):
+            found += self._round(range(begin, min(begin + LANES, numbers.stop)), rate(begin))
+        return found
+
+    def _round(self, numbers: range, rate: float) -> list[tuple[float, int]]:
+        lanes = self.lanes[: len(numbers)]
+        found = list(self.threads.map(lambda lane, number: lane.learn(number, rate), lanes, numbers))
+        list(self.threads.map(lambda part: self._merge(lanes, part), range(self.count)))
+        return found
+
+    def _merge(self, lanes: Sequence[_Lane], part: int) -> None:
+        for number, (table, touching) in enumerate(zip(self.blocks.tables, self.touching, strict=True)):
+            for lane in lanes:
+                count_lanes(lane.touched[number], lane.counts[number], part, self.count, touching)
+            for lane in lanes:
+                rows, count, first = lane.touched[number], lane.counts[number], lane.first[number]
+                merge_rows(table.flat, rows, count, table.stride, first, part, self.count, touching)
+
+
+class _Lane:
+    """One block of a round, with its share of the spare rows."""
+
+    def __init__(self, blocks: Blocks, number: int) -> None:
+        self.blocks = blocks
+        self.slots = [np.full(table.rows, -1, dtype=np.int32) for table in blocks.tables]
+        self.first = [table.rows + number * (table.spare // LANES) for table in blocks.tables]
+        self.touched = [np.empty(table.spare // LANES, dtype=np.int32) for table in blocks.tables]
+        self.counts = [0] * len(blocks.tables)
+
+    def learn(self, number: int, rate: float) -> tuple[float, int]:
+        """Plans a block, copies the rows that it touches, and learns."""
+        plan = self.blocks.plan(*divmod(number, self.blocks.blocks))
+        self.counts = [0] * len(self.blocks.tables)
+        for number, rows in plan.touches:
+            table, first, touched = self.blocks.tables[number], self.first[number], self.touched[number]
+            self.counts[number] = localise(rows, first, self.slots[number], touched)
+            copy_rows(table.flat, touched, self.counts[number], table.stride, first)
+        return self.blocks.learn(plan, rate)

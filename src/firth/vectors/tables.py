@@ -1,0 +1,82 @@
+"""Tables of vectors as kernels want them: flat, each row padded so that it fills lines of cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from firth.vectors._tiles import WIDTH
+
+_LINE = 16  # numbers in a line of cache
+Flat = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows of `dimension` numbers; `flat` holds them `stride` apart, with zeros between, and spare rows behind them."""
+
+    flat: Flat
+    rows: int
+    dimension: int
+    spare: int = 0
+
+    @property
+    def stride(self) -> int:
+        """How far apart rows begin."""
+        return stride_of(self.dimension)
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row that are worked on: the dimension, and zeros to a multiple of eight."""
+        return -(-self.dimension // WIDTH) * WIDTH
+
+    @property
+    def used(self) -> Flat:
+        """All rows but the spare ones."""
+        return self.flat[: self.rows * self.stride]
+
+    def matrix(self) -> npt.NDArray[np.float32]:
+        """The rows without what is between them; a view."""
+        return self.used.reshape(self.rows, self.stride)[:, : self.dimension]
+
+
+def stride_of(dimension: int) -> int:
+    """The distance between rows of that dimension."""
+    return -(-dimension // _LINE) * _LINE
+
+
+def empty_flat(rows: int, stride: int) -> Flat:
+    """Room for rows, the first at the start of a line of cache."""
+    room = np.zeros(rows * stride + _LINE, dtype=np.float32)
+    skip = (-room.ctypes.data // 4) % _LINE
+    return room[skip : skip + rows * stride]
+
+
+def zeros(rows: int, dimension: int, spare: int = 0) -> Table:
+    """A table of zeros; spare rows take memory only when they are used."""
+    return Table(empty_flat(rows + spare, stride_of(dimension)), rows, dimension, spare)
+
+
+def from_matrix(matrix: npt.NDArray[np.float32], spare: int = 0) -> Table:
+    """A table of the rows of a matrix."""
+    table = zeros(matrix.shape[0], matrix.shape[1], spare)
+    table.matrix()[:] = matrix
+    return table
+
+
+def random_table(rows: int, dimension: int, seed: int, first: int = 0, spare: int = 0) -> Table:
+    """Rows drawn evenly between -0.5 and 0.5 over the dimension; those before `first` are zero.
+
+    >>> random_table(3, 2, seed=1, first=1).matrix().shape
+    (3, 2)
+    """
+    table = zeros(rows, dimension, spare)
+    chunk = 1 << 16
+    for begin in range(0, rows, chunk):
+        count = min(chunk, rows - begin)
+        drawn = np.random.default_rng([seed, begin]).random((count, dimension), dtype=np.float32)
+        table.matrix()[begin : begin + count] = (drawn - np.float32(0.5)) / np.float32(dimension)
+    table.matrix()[:first] = 0
+    return table

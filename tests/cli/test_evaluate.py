@@ -1,0 +1,88 @@
+"""firth evaluate: the fixed JSON keys of each suite, text for people, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import firth as library
+from tests.command import firth
+from tests.vectors.small_models import save_model, small_model
+
+WORDS = ["the", "king", "queen", "man", "woman", "girl"]
+ROWS = [[1, 1, 9], [4, 1, 0], [4, 2, 0], [1, 1, 0], [1, 2, 0], [-1, 2, 3]]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(small_model(WORDS, ROWS), tmp_path_factory.mktemp("models") / "small")
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_words(model: Path, tmp_path: Path) -> None:
+    pairs = write(
+        tmp_path / "pairs.tsv", "word1\tword2\tscore\nking\tqueen\t9\nman\tgirl\t3\nking\tzebra\t1\nthe\tman\t2\n"
+    )
+    report = firth("evaluate", model, "words", pairs, "--json").json
+    assert report.keys() >= {"spearman", "pairs", "covered", "spearman_interval", "ties", "missing", "spearman_all"}
+    assert (report["suite"], report["pairs"], report["covered"]) == ("words", 4, 3)
+    text = firth("evaluate", model, "words", pairs).out
+    assert "spearman" in text
+    assert "missing words: zebra" in text
+    several = firth("evaluate", model, "words", pairs, pairs, "--json").json
+    assert [part["spearman"] for part in several["files"]] == [report["spearman"]] * 2
+
+
+def test_an_undefined_correlation_is_null(model: Path, tmp_path: Path) -> None:
+    report = firth("evaluate", model, "words", write(tmp_path / "one", "king queen 9\n"), "--json").json
+    assert report["spearman"] is None
+    assert report["note"]
+
+
+@pytest.mark.parametrize("method", ["add", "mul"])
+def test_analogies(model: Path, tmp_path: Path, method: str) -> None:
+    questions = write(tmp_path / "a.txt", ": royal\nman king woman queen\nman king woman zebra\n: none\nx y z man\n")
+    report = firth("evaluate", model, "analogies", questions, "--method", method, "--json").json
+    assert (report["accuracy"], report["questions"], report["covered"]) == (1.0, 3, 1)
+    assert report["sections"]["none"] == {"accuracy": None, "questions": 1, "covered": 0}
+    low, high = report["accuracy_interval"]
+    assert 0 < low < high <= 1
+    text = firth("evaluate", model, "analogies", questions).out
+    assert "royal" in text
+    assert "100.0%  of 1 (of 2 questions)" in text
+    few = firth("evaluate", model, "analogies", questions, "--restrict", 2, "--json").json
+    assert few["accuracy"] is None
+
+
+def test_contexts(model: Path, tmp_path: Path) -> None:
+    rows = [("king", "queen", 3), ("man", "girl", 2), ("the", "man", 1)]
+    lines = [f"{n}\t{a}\tn\t{b}\tn\ta <b> {a} </b> .\ta <b> {b} </b> .\t{s}" for n, (a, b, s) in enumerate(rows)]
+    report = firth("evaluate", model, "context", write(tmp_path / "scws", "\n".join(lines)), "--json").json
+    assert (report["pairs"], report["covered"], report["measure"]) == (3, 3, "AvgSim")
+
+
+def test_a_probe(model: Path, tmp_path: Path) -> None:
+    lines = "\n".join(["label\ttext_a", *(["1\tking queen", "0\tman girl"] * 10)])
+    report = firth("evaluate", model, "probe", write(tmp_path / "train.tsv", lines), "--json").json
+    assert report.keys() >= {"accuracy", "accuracy_interval", "macro_f1", "majority"}
+    assert (report["accuracy"], report["macro_f1"], report["majority"]) == (1.0, 1.0, 0.5)
+
+
+def test_what_cannot_be_measured_is_refused(model: Path, tmp_path: Path) -> None:
+    pairs = write(tmp_path / "pairs", "king queen 9\n")
+    library.train("unigram", [["to be or not to be"]], out=tmp_path / "uni")
+    for suite in ("words", "analogies", "context", "probe"):
+        outcome = firth("evaluate", tmp_path / "uni", suite, pairs)
+        assert outcome.code == 1
+        assert outcome.err.count("\n") == 1
+        assert "vectors" in outcome.err
+    assert "did you mean 'words'?" in firth("evaluate", model, "wrods", pairs).err
+    assert "four words" in firth("evaluate", model, "analogies", pairs).err
+    assert "choose add or mul" in firth("evaluate", model, "analogies", pairs, "--method", "div").err
+    assert firth("evaluate", model, "words", tmp_path / "nowhere").code == 1
+    assert firth("evaluate", model, "words").code == 2

@@ -1,0 +1,129 @@
+"""Unfinished training: kept whole, gone on with only by the same run, and out of the way when it is finished."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firth.artifact.folder import open_artifact
+from firth.errors import ArtifactError, OutputError, RecipeError
+from firth.fit.checkpoints import Checkpoints, is_unfinished, require_place
+from tests.command import firth
+
+ARRAYS = {"table0": np.arange(6, dtype=np.float32)}
+
+
+def keeper(folder: Path, **changes: object) -> Checkpoints:
+    return Checkpoints(folder, {"recipe": "skipgram", "seed": 0} | changes, resume=True)
+
+
+def test_what_was_kept_last_comes_back(tmp_path: Path) -> None:
+    assert keeper(tmp_path / "out").kept() is None
+    one = keeper(tmp_path / "out")
+    one.keep({"table0": np.zeros(6, dtype=np.float32)}, {"done": 1})
+    one.keep(ARRAYS, {"done": 2, "losses": [0.1]})
+    assert len(list((tmp_path / "out" / "checkpoint").iterdir())) == 2
+    found = keeper(tmp_path / "out").kept()
+    assert found is not None
+    assert np.array_equal(found[0]["table0"], ARRAYS["table0"])
+    assert found[1] == {"done": 2, "losses": [0.1]}
+
+
+def test_a_state_without_its_manifest_is_none(tmp_path: Path) -> None:
+    """Killed while the first state was written."""
+    keeper(tmp_path / "out").keep(ARRAYS, {})
+    (tmp_path / "out" / "checkpoint" / "manifest.json").unlink()
+    assert not is_unfinished(tmp_path / "out")
+    require_place(tmp_path / "out", resume=True)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_killed_between_two_states_the_older_one_counts(tmp_path: Path) -> None:
+    keeper(tmp_path / "out").keep(ARRAYS, {"done": 1})
+    (tmp_path / "out" / "checkpoint" / "state-2.safetensors").write_bytes(b"half")
+    found = keeper(tmp_path / "out").kept()
+    assert found is not None
+    assert found[1] == {"done": 1}
+
+
+def test_another_run_does_not_go_on(tmp_path: Path) -> None:
+    keeper(tmp_path / "out").keep(ARRAYS, {})
+    with pytest.raises(RecipeError, match="something else"):
+        keeper(tmp_path / "out", seed=1).kept()
+    with pytest.raises(OutputError, match="--resume"):
+        require_place(tmp_path / "out", resume=False)
+    assert Checkpoints(tmp_path / "out", {}, resume=False).kept() is None
+
+
+def test_damage_is_told(tmp_path: Path) -> None:
+    keeper(tmp_path / "out").keep(ARRAYS, {})
+    state = tmp_path / "out" / "checkpoint" / "state-1.safetensors"
+    data = bytearray(state.read_bytes())
+    data[-1] ^= 1
+    state.write_bytes(data)
+    with pytest.raises(ArtifactError, match="has changed"):
+        keeper(tmp_path / "out").kept()
+    (tmp_path / "out" / "checkpoint" / "manifest.json").write_text("{}")
+    with pytest.raises(ArtifactError, match="damaged"):
+        keeper(tmp_path / "out").kept()
+
+
+def test_when_a_state_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not keeper(tmp_path).due()
+    monkeypatch.setenv("FIRTH_CHECKPOINT", "0")
+    assert keeper(tmp_path).due()
+    monkeypatch.setenv("FIRTH_CHECKPOINT", "soon")
+    with pytest.raises(RecipeError, match="FIRTH_CHECKPOINT='soon'"):
+        keeper(tmp_path)
+
+
+def train(out: Path, *options: str) -> list[str]:
+    return ["train", "skipgram", "builtin:oracle", "-o", str(out), "--set", "epochs=60", *options]
+
+
+def begun(out: Path, sent: int) -> int:
+    """Starts training, sends a signal when there is a new checkpoint, and returns the exit code."""
+    manifest = out / "checkpoint" / "manifest.json"
+    before = manifest.read_bytes() if manifest.exists() else b""
+    environment = os.environ | {"FIRTH_CHECKPOINT": "0"}
+    command = [sys.executable, "-m", "firth", *train(out, "--resume", "--threads", "2")]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None and not (manifest.exists() and manifest.read_bytes() != before):
+            time.sleep(0.01)
+        process.send_signal(sent)
+        return process.wait()
+
+
+def test_killed_interrupted_and_resumed_training_gives_the_same_bytes(tmp_path: Path) -> None:
+    whole = firth(*train(tmp_path / "whole", "--threads", "1", "--json"))
+    assert whole.code == 0, whole.err
+    out = tmp_path / "killed"
+    assert begun(out, signal.SIGKILL) == -signal.SIGKILL
+    assert begun(out, signal.SIGINT) == 130
+    assert "--resume" in firth("info", out).err
+    assert "unfinished" in firth(*train(out)).err
+    assert "something else" in firth(*train(out, "--resume", "--seed", "5")).err
+    resumed = firth(*train(out, "--resume", "--threads", "2", "--json"))
+    assert resumed.code == 0, resumed.err
+    assert resumed.json["files"] == whole.json["files"]
+    assert resumed.json["metrics"] == whole.json["metrics"]
+    assert not (out / "checkpoint").exists()
+
+
+def test_killed_while_the_model_is_saved(tmp_path: Path) -> None:
+    """Files beside the checkpoint without a manifest are written again; a checkpoint beside a manifest is ignored."""
+    out = tmp_path / "killed"
+    assert begun(out, signal.SIGKILL) == -signal.SIGKILL
+    (out / "model.safetensors").write_bytes(b"half")
+    assert firth(*train(out, "--resume")).code == 0
+    open_artifact(out)
+    (out / "checkpoint").mkdir()
+    open_artifact(out)
+    assert firth(*train(out, "--resume")).code == 0
