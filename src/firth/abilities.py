@@ -132,6 +132,17 @@ class Embeds(Protocol):
         ...
 
 
+@runtime_checkable
+class Predicts(Protocol):
+    """Tells which labels texts have."""
+
+    labels: list[str]
+
+    def predict(self, texts: Sequence[str], count: int = 1) -> list[list[tuple[str, float]]]:
+        """The `count` likeliest labels of each text and their probabilities, likeliest first."""
+        ...
+
+
 class Model(Protocol):
     """What every trained model has."""
 

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from firth.abilities import Scores, total
+from firth.abilities import Embeds, HasVectors, Scores, total
 from firth.recipes.table import RECIPES, lineage
 from firth.recipes.values import difference, override, recipe_from_json, recipe_to_json
 from firth.tokens.recipe import TokenizerRecipe
+from firth.vectors.recipe import ClassifierRecipe, SvdRecipe, VectorRecipe
 from tests.command import firth
 from tests.samples import CHINESE, ENGLISH
 
+TEXTS = {"en": ENGLISH, "zh": CHINESE}
 EVERY = pytest.mark.parametrize("name", RECIPES)
 
 
@@ -50,7 +52,12 @@ def test_a_recipe_trains_saves_loads_and_verifies(name: str, tmp_path: Path) -> 
     """From the command line, on a few sentences in both languages, twice with the same digests."""
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join([*ENGLISH, "", *CHINESE, "\n"]) * 3, encoding="utf-8")
-    settings = ["--set", "vocab_size=300"] if _needs_a_size(name) else []
+    documents = 6
+    if isinstance(RECIPES[name].make(), ClassifierRecipe):
+        lines = [f"__label__{language} {line}" for language in ("en", "zh") for line in TEXTS[language]]
+        corpus.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        documents = len(lines)
+    settings = [part for setting in _settings(name) for part in ("--set", setting)]
     first, second = (
         firth("train", name, corpus, "-o", tmp_path / out, "--layout", "lines", "--json", *settings)
         for out in ("one", "two")
@@ -58,7 +65,7 @@ def test_a_recipe_trains_saves_loads_and_verifies(name: str, tmp_path: Path) -> 
     assert first.code == second.code == 0, first.err
     assert first.json["name"] == name
     assert first.json["files"] == second.json["files"], "training twice gives different files"
-    assert first.json["corpus"]["documents"] == 6
+    assert first.json["corpus"]["documents"] == documents
     assert firth("verify", tmp_path / "one", "--json").json["ok"] is True
     info = firth("info", tmp_path / "one", "--json").json
     assert info["recipe"]["type"]
@@ -72,6 +79,12 @@ def test_a_recipe_trains_saves_loads_and_verifies(name: str, tmp_path: Path) -> 
         again = library.load(tmp_path / "two")
         assert total(model.score(ENGLISH)) == total(again.score(ENGLISH))
         assert total(model.score(ENGLISH)).bits_per_byte > 0
+    if isinstance(model, HasVectors):
+        word = next(word for word in model.words if word.isalpha() and word in model.rows)
+        assert firth("similar", tmp_path / "one", word, "--count", "3", "--json").json["neighbours"]
+        assert model.similarity(word, word) > 0.99
+    if isinstance(model, Embeds):
+        assert model.embed(ENGLISH).shape[0] == len(ENGLISH)
 
 
 @EVERY
@@ -82,9 +95,14 @@ def test_every_field_is_listed_when_one_is_wrong(name: str, tmp_path: Path) -> N
         assert field == "type" or field in outcome.err
 
 
-def _needs_a_size(name: str) -> bool:
+def _settings(name: str) -> list[str]:
+    """What a corpus of a few sentences needs."""
     recipe = RECIPES[name].make()
-    return isinstance(recipe, TokenizerRecipe) and recipe.vocab_size is not None
+    if isinstance(recipe, TokenizerRecipe):
+        return ["vocab_size=300"] if recipe.vocab_size is not None else []
+    if isinstance(recipe, SvdRecipe):
+        return ["tokenizer.min_count=1", "dimension=2"]
+    return ["tokenizer.min_count=1"] if isinstance(recipe, VectorRecipe) else []
 
 
 def test_settings_change_nested_fields() -> None:

@@ -10,6 +10,7 @@ import pytest
 from firth.artifact.folder import verify_artifact
 from firth.report import demo
 from firth.report.demo import Line
+from firth.text.oracle import MARKOV_WORDS
 from tests.command import Outcome, firth
 
 
@@ -18,6 +19,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quick corpus and two tokenizers instead of six."""
     monkeypatch.setattr(demo, "CORPUS", "builtin:oracle-markov1")
     monkeypatch.setattr(demo, "TOKENIZERS", (Line("words"), Line("chars")))
+    monkeypatch.setattr(demo, "VECTORS", (Line("skipgram", ("epochs=1",)),))
+    monkeypatch.setattr(demo, "ASKED", ("ba", "nowhere"))
     monkeypatch.setattr(demo, "MODELS", (Line("unigram", tokenizer="words"), Line("unigram", tokenizer="chars")))
 
 
@@ -37,6 +40,10 @@ def test_it_trains_compares_and_reports(tmp_path: Path) -> None:
         assert row["samples"]
         assert verify_artifact(tmp_path / "out" / "models" / row["name"])["ok"]
         assert row["digest"][:12] in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    (vectors,) = report["vectors"]["runs"]
+    assert list(vectors["neighbours"]) == ["ba"]
+    assert {word for word, _ in vectors["neighbours"]["ba"]} <= set(MARKOV_WORDS) | {"."}
+    assert "Words as vectors" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert report["oracle"]["runs"][0]["bits_per_byte"] > report["oracle"]["entropy_per_byte"]
     assert run(tmp_path / "out").json["runs"][0]["digest"] == report["runs"][0]["digest"]
 

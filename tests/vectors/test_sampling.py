@@ -30,7 +30,7 @@ from tests.vectors.slow_word2vec import (
 )
 from tests.vectors.word_groups import text_of
 
-LIKELY = 1e-4  # what is drawn rightly is less likely than this once in ten thousand seeds, and seeds are fixed
+LIKELY = 1e-4  # right code would fail with one seed in ten thousand; seeds are fixed
 COUNTS = st.lists(st.integers(0, 40), min_size=2, max_size=60).filter(lambda counts: sum(map(bool, counts)) > 1)
 NOTHING = np.empty(0, dtype=np.float32)
 
@@ -213,7 +213,7 @@ def test_words_are_kept_as_often_as_they_should_be() -> None:
 
 @pytest.mark.parametrize("window", [1, 2, 5, 8])
 def test_windows_are_of_any_width_alike(window: int) -> None:
-    text = text_of(np.full((200, 500), FIRST_WORD).tolist() + [[FIRST_WORD + 1] * 2], 8)
+    text = text_of([*np.full((200, 500), FIRST_WORD).tolist(), [FIRST_WORD + 1] * 2], 8)
     _, contents = planned(text, window=window)
     reaches = np.concatenate([content.reach for content in contents])
     assert reaches.size == 100_002
@@ -240,7 +240,7 @@ def test_width_does_not_depend_on_whether_a_word_is_rare() -> None:
 @pytest.mark.parametrize("shrink", [True, False])
 @pytest.mark.parametrize("subsample", [0.0, 0.02])
 def test_a_plan_is_that_of_the_twin(shrink: bool, subsample: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word2vec, "BLOCK", 100)
+    monkeypatch.setattr(word2vec, "block_size", lambda mode, words: 100)
     sentences = random_sentences(5, 60, 40)
     settings = {"mode": "fast", "window": 4, "shrink": shrink, "subsample": subsample, "negatives": 3}
     blocks, contents = planned(text_of(sentences, 40), seed=9, **settings)
@@ -260,7 +260,7 @@ def test_a_plan_is_that_of_the_twin(shrink: bool, subsample: float, monkeypatch:
 
 @pytest.mark.parametrize("mode", ["exact", "fast"])
 def test_a_plan_depends_on_seed_pass_and_block_alone(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word2vec, "BLOCK", 100)
+    monkeypatch.setattr(word2vec, "block_size", lambda mode, words: 100)
     text = text_of([[5, 6, 7, 8, 9, 10, 11] * 14] * 20, 12)
     plans = {}
     for seed in (0, 1):

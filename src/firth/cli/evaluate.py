@@ -10,13 +10,13 @@ import typer
 from firth.cli.console import JsonFlag, format_value, print_fields, show, verb
 from firth.cli.use import ModelArgument
 
-SUITES = ("words", "analogies", "context", "probe")
+SUITES = ("words", "analogies", "context", "probe", "classify")
 
 
 @verb
 def evaluate(
     model: ModelArgument,
-    suite: Annotated[str, typer.Argument(help="words, analogies, context or probe.")],
+    suite: Annotated[str, typer.Argument(help="words, analogies, context, probe or classify.")],
     files: Annotated[list[Path], typer.Argument(help="Word pairs, analogies, words in context or labelled texts.")],
     method: Annotated[str, typer.Option("--method", help="Analogies: add (3CosAdd) or mul (3CosMul).")] = "add",
     restrict: Annotated[
@@ -24,13 +24,13 @@ def evaluate(
     ] = 300_000,
     as_json: JsonFlag = False,
 ) -> None:
-    """Measure vectors: word pairs, analogies, words in context, or a linear probe on labelled texts.
+    """Measure vectors: word pairs, analogies, words in context, a linear probe on labelled texts; or a classifier.
 
     Example: firth evaluate sg words ws353.tsv --json
     """
     from firth.artifact.models import load
     from firth.errors import RecipeError, near_miss
-    from firth.report import suites
+    from firth.report import classify, suites
 
     if suite not in SUITES:
         raise RecipeError(f"there is no suite {suite!r}: {near_miss(suite, SUITES)}")
@@ -42,6 +42,8 @@ def evaluate(
             report = suites.evaluate_contexts(loaded, files)
         case "probe":
             report = suites.evaluate_probe(loaded, files)
+        case "classify":
+            report = classify.evaluate_labels(loaded, files)
         case _:
             report = suites.evaluate_analogies(loaded, files, method, restrict)
     show(as_json, {"suite": suite} | report, lambda: _print(report))
@@ -51,10 +53,13 @@ def _print(report: dict[str, Any]) -> None:
     for part in report.get("files", ()):
         _print(part)
         print()
-    rows = {name: value for name, value in report.items() if name not in ("files", "sections", "missing")}
+    rows = {name: value for name, value in report.items() if name not in ("files", "sections", "missing", "labels")}
     print_fields({name: _shown(value) for name, value in rows.items() if value is not None})
     if report.get("missing"):
         print(f"missing words: {', '.join(report['missing'][:20])}{', ...' * (len(report['missing']) > 20)}")
+    for label, row in report.get("labels", {}).items():
+        shares = "  ".join(f"{name} {row[name]:.3f}" for name in ("precision", "recall", "f1"))
+        print(f"label {label}: {shares}  of {row['examples']:,} texts")
     sections = report.get("sections", {})
     print_fields({name: _share(section) for name, section in sections.items()} if len(sections) > 1 else {})
 

@@ -9,6 +9,7 @@ from firth.cli.demo import demo
 from firth.cli.evaluate import evaluate
 from firth.cli.folders import info, verify
 from firth.cli.formats import export_, import_
+from firth.cli.predict import predict
 from firth.cli.recipes import diff, recipes
 from firth.cli.train import adapt, train
 from firth.cli.use import generate, score
@@ -22,7 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 VERBS = (
-    recipes, diff, check, train, adapt, score, generate, similar, embed, evaluate, export_, import_, info, verify, demo,
+    recipes, diff, check, train, adapt, score, generate, similar, embed, predict, evaluate, export_, import_, info,
+    verify, demo,
 )  # fmt: skip
 for function in VERBS:
     app.command(function.__name__.rstrip("_"))(function)

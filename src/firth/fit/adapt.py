@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from firth.artifact.folder import Artifact, open_artifact
 from firth.artifact.models import load, save
@@ -15,14 +15,18 @@ from firth.errors import AbilityError, RecipeError
 from firth.files import require_free
 from firth.fit.algebra import change_counts, describe_change, is_model, require_whole, share_of_model, share_of_text
 from firth.fit.counts import count_metrics
-from firth.fit.train import Text, open_corpus, store_counts, token_metrics
+from firth.fit.train import Run, Text, open_corpus, store_counts, token_metrics
+from firth.fit.vectors import adapt_vectors
 from firth.recipes.values import override
 from firth.text.corpus import Corpus
 from firth.tokens.build import open_store
 from firth.tokens.extend import extend_tokenizer
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import Tokenizer
+from firth.vectors.model import VectorModel
+from firth.vectors.recipe import Word2vecRecipe
 
+_FREE = ("epochs", "learning_rate", "mode", "subsample", "negatives", "window")
 _GROWTH = 1.25  # how much larger a vocabulary becomes if nothing else is said
 
 
@@ -43,7 +47,7 @@ def adapt(
 
     A tokenizer's vocabulary grows, by a quarter or to `vocab_size`; the ids of its old tokens stay. An n-gram model
     becomes exactly the one that training on all the text would give: texts and other models' counts are added, and with
-    `remove` taken away again.
+    `remove` taken away again. Skip-gram, CBOW and fastText vectors go on learning, with the new text's new words.
     """
     artifact = open_artifact(Path(model))
     require_free(Path(out))
@@ -61,6 +65,8 @@ def adapt(
         raise AbilityError(
             f"{model} ({artifact.manifest.name}) holds no counts to add to: name a corpus without --add."
         )
+    if isinstance(old, VectorModel) and isinstance(old.recipe, Word2vecRecipe):
+        return _learn_on(artifact, old, read(corpora, layout), Path(out), settings, threads)
     if not isinstance(old, Tokenizer):
         raise AbilityError(f"{model} ({artifact.manifest.name}) cannot go on training: train it on all the text.")
     return _grow(artifact, old, read(corpora, layout), Path(out), settings, threads)
@@ -92,6 +98,32 @@ def _grow(
         corpus=corpus.describe() | store_counts(store),
         seed=artifact.manifest.seed,
         metrics=metrics,
+    )
+    return load(out, verify=False)
+
+
+def _learn_on(
+    artifact: Artifact, old: VectorModel, corpus: Corpus, out: Path, settings: Sequence[str], threads: int | None
+) -> Any:
+    """Vectors after more learning, with the vectors of new words."""
+    recipe = override(old.recipe, settings)
+    free = {name: getattr(old.recipe, name) for name in _FREE}
+    if replace(cast(Word2vecRecipe, recipe), **free) != old.recipe:
+        raise RecipeError(f"adapting keeps the kind of vectors: set {', '.join(_FREE)} only.")
+    started = time.monotonic()
+    run = Run(corpus, None, None, None, artifact.manifest.seed, threads)
+    known = len(old.words)
+    old.recipe = recipe
+    result, store = adapt_vectors(old, run)
+    save(
+        out,
+        result.model,
+        name=artifact.manifest.name,
+        recipe=result.model.recipe,
+        budget={"asked": None, "spent": {"seconds": time.monotonic() - started, "tokens": result.tokens}},
+        corpus=corpus.describe() | store_counts(store),
+        seed=artifact.manifest.seed,
+        metrics=result.metrics | {"added": len(result.model.words) - known},
     )
     return load(out, verify=False)
 

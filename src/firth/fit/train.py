@@ -9,7 +9,7 @@ from functools import singledispatch
 from pathlib import Path
 from typing import Any, cast
 
-from firth.abilities import Scores, score_documents
+from firth.abilities import Predicts, Scores, score_documents
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load, load_tokenizer, save
 from firth.counts.cache import CacheRecipe
@@ -23,6 +23,7 @@ from firth.fit.adaptive import train_entropy, train_mixed, train_over_classes, t
 from firth.fit.budget import Budget
 from firth.fit.checkpoints import require_place
 from firth.fit.counts import count_metrics, train_counts
+from firth.fit.labels import accuracy, open_labelled
 from firth.fit.vectors import train_vectors
 from firth.progress import note
 from firth.recipes.table import Recipe, find_recipe
@@ -32,7 +33,7 @@ from firth.tokens.build import open_store, open_tokens
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
-from firth.vectors.recipe import VectorRecipe
+from firth.vectors.recipe import ClassifierRecipe, VectorRecipe
 
 Text = str | Path | Corpus | Iterable[str | Sequence[str]]
 
@@ -101,10 +102,10 @@ def train(
     require_place(folder, resume)
     if size is not None:
         raise RecipeError(f"{name} comes in one size: leave --size out.")
-    corpus = open_corpus(corpora, field, encoding, layout)
+    corpus = _open_training(wanted, corpora, field, encoding, layout)
     run = Run(
         corpus=corpus,
-        valid=None if valid is None else open_corpus((valid,), field, encoding, corpus.layout),
+        valid=None if valid is None else _open_training(wanted, (valid,), field, encoding, corpus.layout),
         tokenizer=_given_tokenizer(tokenizer),
         budget=Budget.parse(budget) if budget else None,
         seed=seed,
@@ -116,6 +117,8 @@ def train(
     metrics = dict(trained.metrics)
     if run.valid is not None and isinstance(trained.model, Scores):
         metrics |= _validate(trained.model, run.valid)
+    if run.valid is not None and isinstance(trained.model, Predicts):
+        metrics["valid_accuracy"] = accuracy(trained.model, run.valid)
     save(
         folder,
         trained.model,
@@ -213,6 +216,13 @@ def token_metrics(store: TokenStore, tokenizer: Tokenizer) -> dict[str, float]:
         "tokens_per_word": facts.tokens / facts.words,
         "unknown_share": facts.unknown / facts.tokens,
     }
+
+
+def _open_training(recipe: Recipe, texts: Sequence[Text], field: str, encoding: str | None, layout: str) -> Corpus:
+    """What the recipe is trained on: text, or labelled texts for those that learn to tell labels."""
+    if isinstance(recipe, ClassifierRecipe):
+        return open_labelled(texts, field, encoding)
+    return open_corpus(texts, field, encoding, layout)
 
 
 def open_corpus(texts: Sequence[Text], field: str, encoding: str | None, layout: str) -> Corpus:

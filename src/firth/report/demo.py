@@ -16,13 +16,16 @@ from firth.abilities import Generates, score_documents
 from firth.apply.score import summarise
 from firth.artifact.folder import artifact_info
 from firth.artifact.manifest import installed_versions
+from firth.errors import AbilityError
 from firth.files import new_folder, write_file
 from firth.fit.train import train
 from firth.recipes.table import find_entry, find_recipe
 from firth.recipes.values import difference, recipe_from_json
+from firth.report.map import word_map
 from firth.report.page import render_page
 from firth.text.check import check_corpus
 from firth.text.corpus import Corpus, read_corpus
+from firth.vectors.text import FIRST_WORD
 
 TITLE = "Firth demo"
 CORPUS, ORACLE = "builtin:pydoc", "builtin:oracle"
@@ -64,6 +67,15 @@ MODELS = (
 ORACLE_MODELS = (Line("unigram"), Line("kn3"), Line("mkn5"))
 
 
+VECTORS = (
+    Line("skipgram"),
+    Line("glove"),
+    Line("fasttext", ("epochs=2",)),
+)
+ASKED = ("array", "string", "file", "error", "matrix", "returns", "tokenizers")
+"""Words whose neighbours are shown where a model has a vector for them."""
+
+
 def run_demo(out: Path, threads: int | None = None, tell: Callable[[str], None] = print) -> dict[str, Any]:
     """Trains, scores and compares; writes the artifacts, `report.json` and `report.html` into `out`."""
     _remove_older(out)
@@ -86,6 +98,7 @@ def _run(draft: Path, out: Path, threads: int | None, tell: Callable[[str], None
     }
     report["tokenizers"] = [_tokenizer_row(line, parts[0], draft, threads, tell) for line in TOKENIZERS]
     report["runs"] = [_model_row(line, parts, draft, threads, tell) for line in MODELS]
+    report["vectors"] = _vectors(parts[0], draft, threads, tell)
     report["oracle"] = _oracle(draft, threads, tell)
     report["seconds"] = time.monotonic() - started
     write_file(draft / "report.json", (json.dumps(report, ensure_ascii=False, indent=1) + "\n").encode())
@@ -160,6 +173,37 @@ def _model_row(
 def _changed(name: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
     """What was set otherwise than the recipe has it by default."""
     return {key: value for key, (_, value) in difference(find_recipe(name), recipe_from_json(dict(recipe))).items()}
+
+
+def _vectors(corpus: Corpus, out: Path, threads: int | None, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Neighbours of some words in each kind of vectors, and a map of the first."""
+    rows: list[dict[str, Any]] = []
+    drawn: dict[str, Any] = {}
+    for line in VECTORS:
+        folder = out / "models" / line.name
+        model = _train(line, corpus, folder, out / "models", threads)
+        info = artifact_info(folder)
+        near = {word: model.similar(word, 6) for word in ASKED if _has_vector(model, word)}
+        rows.append({
+            "name": line.name,
+            "vocabulary": len(model.words) - FIRST_WORD,
+            "dimension": int(model.vectors.shape[1]),
+            "loss": info["metrics"]["losses"][-1],
+            "seconds": info["budget"]["spent"]["seconds"],
+            "neighbours": {word: [[other, score] for other, score in found] for word, found in near.items()},
+        })  # fmt: skip
+        for word, found in list(near.items())[:1]:
+            tell(f"{line.name:<20} {word}: {', '.join(other for other, _ in found)}")
+        drawn = drawn or word_map(model, count=150).to_json()
+    return {"runs": rows, "map": drawn}
+
+
+def _has_vector(model: Any, word: str) -> bool:
+    try:
+        model.vector(word)
+    except AbilityError:
+        return False
+    return True
 
 
 def _oracle(out: Path, threads: int | None, tell: Callable[[str], None]) -> dict[str, Any]:

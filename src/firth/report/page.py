@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from firth.report import charts
 from firth.report.charts import Bar, draw_facts, draw_table, escape, rank, show_number, show_share, show_size
 from firth.report.style import STYLE
+from firth.report.vectors_section import draw_vectors
 
 Report = Mapping[str, Any]
 _MOTTO = "<p class='motto'>You shall know a word by the company it keeps.<br><small>J. R. Firth, 1957</small></p>"
@@ -282,6 +283,7 @@ _SECTIONS = {
     "bits": ("Bits per byte", _draw_bits),
     "runs": ("The runs in numbers", _draw_runs),
     "oracle": ("Against the optimum", _draw_oracle),
+    "vectors": ("Words as vectors", draw_vectors),
     "samples": ("What they write", _draw_samples),
     "tokenizers": ("Tokenizers", _draw_tokenizers),
     "corpus": ("The corpus", _draw_corpus),

@@ -15,11 +15,12 @@ from numba import float32, int64, njit, uint32, uint64
 
 from firth.vectors._step_kernels import GOLDEN, mixed, sigmoids
 from firth.vectors._tiles import dots11, dots13, update11, update13
-from firth.vectors._word2vec_kernels import ask_for, average, draw_word, spread
+from firth.vectors._word2vec_kernels import ask_for
 
 _FIRST_WORD = 5
 _LEAST = float32(1e-8)
 _TINY = 1e-200
+_LINE = 16  # numbers in a line of cache
 
 
 @njit(cache=True, nogil=True)
@@ -69,12 +70,10 @@ def choose_words(
 
 
 @njit(cache=True, nogil=True)
-def list_targets(
-    words: Any, begins: Any, chunk: Any, draws: Any, alias: Any, pool: Any, states: Any, targets: Any
-) -> Any:
-    """The targets of up to `chunk` words of a piece at a time: themselves, and `draws` times as many noise words.
+def list_targets(words: Any, begins: Any, chunk: Any, draws: Any, pool: Any, states: Any, targets: Any) -> Any:
+    """The targets of up to `chunk` words of a piece at a time: themselves, and `draws` times as many from the pool.
 
-    Noise words are drawn from the pool if there is one; a word of the piece may be among them.
+    A word of the piece may be among those, as noise is drawn whatever the words.
     """
     place = 0
     for piece in range(states.size):
@@ -86,11 +85,7 @@ def list_targets(
                 place += 1
             for _ in range((last - first) * draws):
                 state += GOLDEN
-                number = mixed(state)
-                if pool.size:
-                    targets[place] = pool[int64(((number >> uint64(32)) * uint64(pool.size)) >> uint64(32))]
-                else:
-                    targets[place] = draw_word(alias, number)
+                targets[place] = pool[int64(((mixed(state) >> uint64(32)) * uint64(pool.size)) >> uint64(32))]
                 place += 1
         states[piece] = state
 
@@ -154,9 +149,7 @@ def _answer(scores: Any, middle: Any, end: Any, rate: Any, weight: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _move(
-    row: Any, outputs: Any, targets: Any, begin: Any, end: Any, stride: Any, width: Any, steps: Any
-) -> Any:
+def _move(row: Any, outputs: Any, targets: Any, begin: Any, end: Any, stride: Any, width: Any, steps: Any) -> Any:
     """Moves the row and its targets towards each other; equal targets are never in one tile."""
     target = begin
     while target < end:
@@ -173,9 +166,7 @@ def _move(
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _pull(
-    row: Any, outputs: Any, targets: Any, begin: Any, end: Any, stride: Any, width: Any, steps: Any
-) -> Any:
+def _pull(row: Any, outputs: Any, targets: Any, begin: Any, end: Any, stride: Any, width: Any, steps: Any) -> Any:
     """Moves the row towards its targets."""
     for target in range(begin, end):
         base, size = targets[target] * stride, steps[target - begin]
@@ -225,8 +216,104 @@ def learn_bags(
             for target in range(end, min(end + chunk * (1 + draws), targets.size)):
                 ask_for(outputs, targets[target], stride, width)
             middle = begin + last - first
-            loss += step(
-                row, outputs, targets, begin, middle, end, stride, width, rate, weight, frozen, scores
-            )
+            loss += step(row, outputs, targets, begin, middle, end, stride, width, rate, weight, frozen, scores)
         _give(documents, base, width, row, shares[piece])
     return loss
+
+
+@njit(cache=True, nogil=True)
+def learn_windows(
+    around: Any,
+    words: Any,
+    begins: Any,
+    reach: Any,
+    draws: Any,
+    owners: Any,
+    shares: Any,
+    targets: Any,
+    documents: Any,
+    inputs: Any,
+    outputs: Any,
+    dimension: Any,
+    stride: Any,
+    width: Any,
+    rate: Any,
+    concat: Any,
+    frozen: Any,
+) -> Any:
+    """The document of each piece and the words around predict each word; returns the sum of the losses.
+
+    Documents and words have rows of `dimension` numbers, outputs those of `width`: as many, filled up, for the mean of
+    document and words, or with `concat` all of them side by side, the words in order. The step goes to the document and
+    each of the words in full, as in the program of 2013.
+    """
+    narrow = -(-dimension // _LINE) * _LINE
+    row = np.zeros(dimension, dtype=np.float32)
+    rows = np.empty(2 * around, dtype=np.int64)
+    slots = np.empty(2 * around, dtype=np.int64)
+    made = np.zeros(width, dtype=np.float32)
+    before = np.zeros(width, dtype=np.float32)
+    scores = np.empty(draws + 9, dtype=np.float32)
+    one = float32(1.0)
+    loss = 0.0
+    for piece in range(owners.size):
+        base = owners[piece] * narrow
+        _take(documents, base, dimension, row)
+        for index in range(begins[piece], begins[piece + 1]):
+            begin, end = index * (1 + draws), (index + 1) * (1 + draws)
+            for target in range(end, min(end + 1 + draws, targets.size)):
+                ask_for(outputs, targets[target], stride, width)
+            low = max(begins[piece], index - reach[index])
+            high = min(begins[piece + 1], index + reach[index] + 1)
+            count = 0
+            for other in range(low, high):
+                if other != index:
+                    rows[count] = words[other] * narrow
+                    slots[count] = around + other - index + (other < index)
+                    count += 1
+            if concat:
+                _lay(row, inputs, rows, slots, count, dimension, made)
+            else:
+                _average(row, inputs, rows, count, dimension, made)
+            before[:] = made
+            loss += step(made, outputs, targets, begin, begin + 1, end, stride, width, rate, one, frozen, scores)
+            before[:] = made - before
+            for place in range(dimension):
+                row[place] += before[place]
+            if not frozen:
+                _spread(inputs, rows, slots, count, dimension, before, concat)
+        _give(documents, base, dimension, row, shares[piece])
+    return loss
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _average(row: Any, inputs: Any, rows: Any, count: Any, dimension: Any, made: Any) -> Any:
+    """The mean of a document's row and those of words."""
+    share = float32(1.0) / float32(count + 1)
+    for place in range(dimension):
+        made[place] = row[place]
+    for index in range(count):
+        for place in range(dimension):
+            made[place] += inputs[rows[index] + place]
+    for place in range(dimension):
+        made[place] *= share
+
+
+@njit(cache=True, nogil=True)
+def _lay(row: Any, inputs: Any, rows: Any, slots: Any, count: Any, dimension: Any, made: Any) -> Any:
+    """A document's row and those of words side by side, with zeros where there is no word."""
+    made[:] = float32(0.0)
+    for place in range(dimension):
+        made[place] = row[place]
+    for index in range(count):
+        for place in range(dimension):
+            made[slots[index] * dimension + place] = inputs[rows[index] + place]
+
+
+@njit(cache=True, nogil=True)
+def _spread(inputs: Any, rows: Any, slots: Any, count: Any, dimension: Any, change: Any, concat: Any) -> Any:
+    """Adds to the row of each word what has changed, or what has changed in its slot."""
+    for index in range(count):
+        first = slots[index] * dimension if concat else 0
+        for place in range(dimension):
+            inputs[rows[index] + place] += change[first + place]

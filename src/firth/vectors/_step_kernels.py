@@ -114,7 +114,7 @@ def move(
             i += 1
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")  # what is no number is found by the loop
 def sigmoids(values: Any, count: Any) -> Any:
     """1 / (1 + exp(-x)) for each of the first values, by a rational approximation of tanh that is right to 1e-7."""
     for place in range(count):

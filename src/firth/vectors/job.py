@@ -50,6 +50,8 @@ class Job:
     keeper: Keeper | None = None
     phrases: Phrases | None = None
     """Those of the text, for the model to find in other texts."""
+    start: Any = None
+    """A model to go on from: its words are the first of the text's."""
     labels: npt.NDArray[np.int32] | None = None
     """Of each document, for those that learn to tell them."""
     names: tuple[str, ...] = ()

@@ -21,13 +21,14 @@ from firth.errors import TrainingError
 from firth.progress import patience, progress
 from firth.vectors._exact_kernels import copy_rows, count_lanes, localise, merge_rows
 from firth.vectors.job import Job
-from firth.vectors.recipe import SteppedRecipe
+from firth.vectors.recipe import Mode, SteppedRecipe
 from firth.vectors.tables import Table
 
 LANES = 4
 """Blocks that are learnt from at a time in exact mode: more threads than that are of no use to it."""
-BLOCK = 5_000
-"""Words of text in a block."""
+_BLOCK = {"exact": 4_000, "fast": 20_000}
+"""Words of text in a block. Blocks that start together do not see each other: the fewer words, the closer to one."""
+_SMALL = 5_000_000  # words of a text in which frequent ones are so frequent that blocks must be smaller
 _SEGMENT = 32  # blocks after which the loss is told, numbers are checked and the state may be kept
 _LEAST_RATE = 1e-4  # of the first rate
 _CALIBRATION = 1.0  # seconds of work that tell how much fits into a budget of time
@@ -86,6 +87,11 @@ class Progress:
     """The mean loss of an example in each pass over the text."""
     loss: float = 0.0
     examples: int = 0
+
+
+def block_size(mode: Mode, words: int) -> int:
+    """Words in a block of a text of so many."""
+    return _BLOCK[mode] if words > _SMALL else _BLOCK[mode] // 2
 
 
 def run_loop(blocks: Blocks, recipe: SteppedRecipe, rate: float, job: Job) -> Progress:

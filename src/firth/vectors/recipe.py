@@ -196,10 +196,18 @@ class SenseRecipe(VectorRecipe):
     """At most so many for a word; how many it has is found from its contexts."""
     least: int = 50
     """Words that occur less often have one."""
+    overlap: float = 0.3
+    """How alike the contexts of two senses may be: at 0 they are as strange to each other as any two words."""
+    exposure: int = 8_000_000
+    """Words that each training goes through at least, in up to 100 passes: senses are told by good vectors only."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range(self, context=(1, 1000), senses=(1, 100), least=(2, 10**9))
+        check_range(self, context=(1, 1000), senses=(1, 100), least=(2, 10**9), exposure=(0, 10**12))
+        if not -1 <= self.overlap <= 1:
+            raise RecipeError(f"overlap={self.overlap} must be -1 to 1, such as 0.3.")
+        if self.base.subwords or self.base.phrases:
+            raise RecipeError("senses are of whole words: leave base.min_n, base.max_n and base.phrases at 0.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,14 +243,21 @@ class ClassifierRecipe(SteppedRecipe):
     word_ngrams: int = 2
     """Longest run of words that has a vector of its own."""
     loss: Literal["softmax", "hierarchical", "negative"] = "softmax"
+    """Which label among all, decide at each node of a Huffman tree, or tell it from five others."""
     min_n: int = 0
+    """Shortest character n-gram that is part of a word; 0 for none."""
     max_n: int = 0
     buckets: int | Auto = "auto"
-    """Rows that all n-grams of words and characters share; auto: as many as there are, at most two million."""
+    """Numbers that n-grams of words and characters are hashed to; those that occur have rows. auto: two million, or 32
+    for each n-gram that occurs if that is less."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(self, word_ngrams=(1, 10), max_n=(0, 50), min_n=(0, 50), buckets=(0, 100_000_000))
+        if (self.min_n == 0) != (self.max_n == 0) or self.min_n > self.max_n:
+            raise RecipeError(f"min_n={self.min_n} and max_n={self.max_n} must both be 0, or min_n the smaller one.")
+        if self.buckets == 0 and (self.max_n or self.word_ngrams > 1):
+            raise RecipeError("buckets=0 leaves n-grams no rows: set word_ngrams=1 and max_n=0, or buckets=auto.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from firth.vectors import _softmax_kernels
 from firth.vectors import _word2vec_kernels as kernels
 from firth.vectors._step_kernels import random_start
 from firth.vectors.job import Job, Result
-from firth.vectors.loop import BLOCK, LANES, Plan, Touch, run_loop
+from firth.vectors.loop import LANES, Plan, Touch, block_size, run_loop
 from firth.vectors.model import VectorModel, restore_vectors
 from firth.vectors.recipe import Word2vecRecipe
 from firth.vectors.sampling import alias_table, huffman_tree, keep_thresholds, noise_shares
@@ -29,7 +29,7 @@ _POOL = {"exact": 4096, "fast": 0}
 """Noise words that a block draws from: few rows make exact mode quick; 0 means all words."""
 _MOST_BUCKETS = 2_000_000
 _MOST_SOFTMAX = 50_000  # words over which the exact objective is still worth waiting for
-_RATES = {"skipgram": 0.025, "cbow": 0.05}
+_RATES = {"skipgram": 0.04, "cbow": 0.05}
 _NEGATIVES = ((1_000_000, 15), (5_000_000, 10), (1_000_000_000, 5))
 """Noise words for texts of up to so many words: small texts need more, beyond the last two will do."""
 
@@ -61,7 +61,7 @@ def settle_buckets(recipe: Word2vecRecipe, words: Sequence[str]) -> Word2vecReci
 def train_word2vec(recipe: Word2vecRecipe, job: Job) -> Result:
     """Vectors for the words of a text."""
     text = job.text
-    text.require(2)
+    text.require(max(2, recipe.window))
     recipe = settle_buckets(settle(recipe, text.total), text.words[FIRST_WORD:])
     assert isinstance(recipe.learning_rate, float)
     if recipe.loss == "softmax" and len(text.words) > _MOST_SOFTMAX:
@@ -69,10 +69,19 @@ def train_word2vec(recipe: Word2vecRecipe, job: Job) -> Result:
             f"loss=softmax looks at all {len(text.words):,} words for each: set loss=negative, "
             f"or tokenizer.vocab_size to {_MOST_SOFTMAX} or less."
         )
-    blocks = WordBlocks(recipe, text, job.seed)
+    blocks = WordBlocks(recipe, text, job.seed, job.start)
     state = run_loop(blocks, recipe, recipe.learning_rate, job)
     metrics = {"loss": state.losses[-1], "losses": state.losses, "vocabulary": len(text.words) - FIRST_WORD}
     return Result(blocks.model(recipe, job), round(state.done * blocks.words / blocks.blocks), metrics)
+
+
+def add_counts(counts: npt.NDArray[np.int64], older: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
+    """How often words occur in a text and in an older one, whose words are the first."""
+    if older is None:
+        return counts
+    total = counts.copy()
+    total[: older.size] += older
+    return total
 
 
 @dataclass
@@ -95,25 +104,28 @@ class _Content:
 class WordBlocks:
     """A text in blocks, to learn the vectors of its words."""
 
-    def __init__(self, recipe: Word2vecRecipe, text: TrainingText, seed: int) -> None:
+    def __init__(self, recipe: Word2vecRecipe, text: TrainingText, seed: int, start: VectorModel | None = None) -> None:
         assert isinstance(recipe.negatives, int)
         assert isinstance(recipe.buckets, int)
         self.buckets = recipe.buckets
         self.recipe, self.text, self.seed = recipe, text, seed
         self.negatives = recipe.negatives
-        self.cuts, self.pieces = text.cut(BLOCK, _LONGEST)
+        self.cuts, self.pieces = text.cut(block_size(recipe.mode, len(text.ids)), _LONGEST)
         self.blocks = len(self.cuts) - 1
         self.words = len(text.ids)
-        self.keep = keep_thresholds(text.counts, recipe.subsample)
-        shares = noise_shares(text.counts, recipe.noise)
+        self.counts = text.counts if start is None else add_counts(text.counts, start.counts)
+        self.keep = keep_thresholds(self.counts, recipe.subsample)
+        shares = noise_shares(self.counts, recipe.noise)
         self.alias = alias_table(shares)
         with np.errstate(divide="ignore"):
             # Scores begin near 0; with the number of words as normaliser that is the even distribution.
             self.log_noise = np.log(self.negatives * shares * np.count_nonzero(shares)).astype(np.float32)
-        self.tree = huffman_tree(text.counts) if recipe.loss == "hierarchical" else None
+        self.tree = huffman_tree(self.counts) if recipe.loss == "hierarchical" else None
         self.spelling = self._spell()
         self.inputs, self.outputs = self._tables()
         self.tables: Sequence[Table] = (self.inputs, self.outputs)
+        if start is not None:
+            self._go_on_from(start)
 
     def _spell(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]] | None:
         """The rows that each word is made of: its own and those of its character n-grams."""
@@ -134,6 +146,16 @@ class WordBlocks:
         lanes = LANES if recipe.mode == "exact" else 0
         inputs = random_table(rows, recipe.dimension, self.seed, FIRST_WORD, lanes * min(rows, longest * parts))
         return inputs, zeros(size, recipe.dimension, lanes * size)
+
+    def _go_on_from(self, model: VectorModel) -> None:
+        """Takes over what a model has learnt; new words keep what chance gave them."""
+        known, size = len(model.words), len(self.text.words)
+        inputs = self.inputs.matrix()
+        inputs[:known] = model.own if isinstance(model, SubwordModel) else model.vectors
+        if isinstance(model, SubwordModel):
+            inputs[size:] = model.ngrams
+        if model.outputs is not None and self.tree is None:  # another tree has other nodes
+            self.outputs.matrix()[:known] = model.outputs
 
     @property
     def work(self) -> float:
@@ -221,7 +243,7 @@ class WordBlocks:
         size = len(self.text.words)
         rows = self.inputs.matrix()
         rest: dict[str, Any] = {
-            "counts": self.text.counts, "outputs": np.ascontiguousarray(self.outputs.matrix()), "phrases": job.phrases
+            "counts": self.counts, "outputs": np.ascontiguousarray(self.outputs.matrix()), "phrases": job.phrases
         }  # fmt: skip
         if recipe.subwords:
             own, ngrams = rows[:size], rows[size:]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from firth.artifact.formats.fasttext_classifier import classifier_file, classifier_of
 from firth.artifact.formats.fasttext_file import FasttextArgs, FasttextFile, Matrix
 from firth.artifact.formats.fasttext_reading import is_fasttext, read_fasttext
 from firth.artifact.formats.fasttext_writing import write_fasttext
@@ -23,6 +24,7 @@ from firth.artifact.formats.vectors import (
 from firth.artifact.formats.vectors_reading import SPECIALS
 from firth.errors import AbilityError, ArtifactError
 from firth.tokens.recipe import TokenizerRecipe
+from firth.vectors.classifier_model import ClassifierModel
 from firth.vectors.model import VectorModel
 from firth.vectors.recipe import ImportedRecipe
 from firth.vectors.subwords import SubwordModel
@@ -37,7 +39,7 @@ def export_fasttext(model: Any, path: Path) -> Report:
         raise AbilityError("Firth does not quantise models: name the file .bin, and have fastText quantise that.")
     if not is_binary_name(path):
         return export_table(model, path, header=True, binary=False)
-    content = file_of(model)
+    content = classifier_file(model) if isinstance(model, ClassifierModel) else file_of(model)
     write_fasttext(path, content)
     return {"vocabulary": len(content.words), "dimension": content.args.dimension, "ngrams": len(content.ngrams)}
 
@@ -49,9 +51,8 @@ def import_fasttext(path: Path, out: Path) -> Report:
     started = time.monotonic()
     content = read_fasttext(path)
     if content.args.model == "supervised":
-        raise ArtifactError(
-            f"{path} is a fastText classifier, which holds no word vectors to compare: give a skipgram or cbow model."
-        )
+        facts: Report = {"ngrams": len(content.ngrams), "labels": len(content.labels)}
+        return keep(path, out, classifier_of(path, content), started, facts)
     left_out = [word for word in content.words if word in SPECIALS]
     facts = {"ngrams": len(content.ngrams)} | ({"left_out": left_out} if left_out else {})
     return keep(path, out, model_of(path, content), started, facts)
