@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types bench bench-counts clean .venv
+.PHONY: demo test lint types bench bench-counts bench-vectors clean .venv
 
 .venv: .venv/.ready
 
@@ -31,8 +31,12 @@ test: lint types
 bench-counts: .venv/.ready
 	$(BIN)/python bench/counts.py
 
+bench-vectors: .venv/.ready
+	$(BIN)/python bench/vectors.py
+
 bench: .venv/.ready
 	for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:
+	find src -name '*.nb[ic]' -delete
 	rm -rf .venv demo-report build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -30,16 +30,18 @@ KINDS: dict[str, dict[str, Any]] = {
     "single characters": {"wordNgrams": 1, "minn": 0, "maxn": 2, "bucket": 100},
     "rare words left out": {"wordNgrams": 2, "minCount": 30, "bucket": 300},
     "tree": {"wordNgrams": 2, "bucket": 500, "loss": "hs"},
+    "tree of equals": {"wordNgrams": 1, "loss": "hs"},
     "noise": {"wordNgrams": 2, "bucket": 500, "loss": "ns"},
     "one by one": {"wordNgrams": 2, "bucket": 500, "loss": "ova"},
 }
 
 
-def labelled(count: int = 400) -> list[tuple[str, str]]:
+def labelled(count: int = 400, even: bool = False) -> list[tuple[str, str]]:
+    """Texts of three topics; if `even`, the first has as many as the two others together."""
     rng = np.random.default_rng(4)
     rows = []
-    for _ in range(count):
-        label = str(rng.choice([*TOPICS], p=[0.5, 0.3, 0.2]))
+    for number in range(count):
+        label = [*TOPICS, "sea"][number % 4] if even else str(rng.choice([*TOPICS], p=[0.5, 0.3, 0.2]))
         words = [*rng.choice(TOPICS[label].split(), 3), *rng.choice(["the", "a", "über", "我们", "of"], 3)]
         rows.append((label, " ".join(map(str, rng.permutation(words)))))
     return rows
@@ -55,9 +57,9 @@ def agree(model: ClassifierModel, other: Any, close: float) -> None:
     texts = [*STRANGE, *(text for _, text in labelled()[:50])]
     for text, found in zip(texts, model.predict(texts, 3), strict=True):
         wanted = theirs(other, text, 3)
-        assert dict(found).keys() == wanted.keys()
-        for label, probability in found:
-            assert probability == pytest.approx(wanted[label], abs=close), (text, label)
+        assert {label for label, probability in found if probability > close} <= wanted.keys()
+        for label, probability in found:  # fastText leaves out what is less probable than 0.00001
+            assert probability == pytest.approx(wanted.get(label, 0.0), abs=close), (text, label)
         first, second = found[0], found[1]
         if first[1] - second[1] > 2 * close:
             assert first[0] == max(wanted, key=wanted.__getitem__)
@@ -70,8 +72,8 @@ def closeness(loss: str) -> float:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_fasttext_models_predict_the_same_here(kind: str, tmp_path: Path) -> None:
-    lines = tmp_path / "train.txt"
-    lines.write_text("".join(f"__label__{label} {text}\n" for label, text in labelled()), encoding="utf-8")
+    lines, rows = tmp_path / "train.txt", labelled(even="equals" in kind)
+    lines.write_text("".join(f"__label__{label} {text}\n" for label, text in rows), encoding="utf-8")
     options = {"dim": 10, "epoch": 5, "lr": 0.5, "thread": 1, "verbose": 0} | KINDS[kind]
     trained = fasttext.train_supervised(str(lines), **options)
     trained.save_model(str(tmp_path / "m.bin"))

@@ -115,7 +115,7 @@ def test_rows_are_those_of_words_then_of_ngrams(longest: int, max_n: int) -> Non
 def test_only_buckets_that_occur_have_rows() -> None:
     text = text_of([[5, 6], [6, 5, 7], [UNK, 7]], 8)
     recipe = replace(SMALL, word_ngrams=3, buckets=1000)
-    text.words[EOS] = "</s>"
+    text.words[EOS] = "</s>"  # as the end is spelt, whatever its token is called
     found = [[5, 6, EOS], [6, 5, 7, EOS], [7, EOS]]
     wanted = {
         bucket([text.words[word] for word in one[first : first + n]], 1000)
@@ -236,6 +236,19 @@ def test_the_tree_of_labels_is_huffmans(counts: list[int]) -> None:
     assert np.allclose(tree_probabilities(scores, tree).sum(axis=1), 1)
 
 
+def test_each_pass_goes_through_all_texts_in_an_order_of_its_own(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classifier, "_WORDS", 50)
+    assert job.labels is not None
+    blocks = TextBlocks(settle(SMALL, job.text), job.text, job.labels, len(job.names), 1)
+    passes = [[blocks.plan(epoch, block).content for block in range(blocks.blocks)] for epoch in range(2)]
+    assert len(set(passes[0][0].answers)) > 1  # though the file is sorted by label
+    for contents in passes:
+        answers = np.concatenate([content.answers for content in contents])
+        assert np.array_equal(np.bincount(answers), blocks.label_counts)
+        assert np.array_equal(np.bincount(answers), np.bincount(job.labels[:, 0]))
+    assert not np.array_equal(passes[0][0].rows, passes[1][0].rows)
+
+
 def test_one_label_alone_is_certain() -> None:
     assert tree_probabilities(np.zeros((2, 1)), label_tree(np.array([3]))).tolist() == [[1.0], [1.0]]
 
@@ -288,7 +301,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(job: Job, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("mode", ["exact", "fast"])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_topics_are_learnt_though_the_file_is_sorted(job: Job, loss: Any, mode: Any) -> None:
+def test_topics_are_learnt(job: Job, loss: Any, mode: Any) -> None:
     result = train_classifier(replace(SMALL, loss=loss, mode=mode, epochs=20), replace(job, threads=2))
     model = result.model
     fresh = labelled(200, seed=9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import os
 import signal
 import time
@@ -19,7 +20,7 @@ import pytest
 from firth.errors import TrainingError
 from firth.text.corpus import read_corpus
 from firth.vectors import word2vec
-from firth.vectors._exact_kernels import copy_rows, count_lanes, localise, merge_rows
+from firth.vectors._exact_kernels import clear_places, copy_rows, count_lanes, localise, merge_rows, share_of_changes
 from firth.vectors.job import Job, Result
 from firth.vectors.loop import LANES, Plan, Progress, run_loop
 from firth.vectors.recipe import Word2vecRecipe
@@ -29,6 +30,7 @@ from tests.command import firth
 from tests.vectors.slow_word2vec import slow_block
 from tests.vectors.word_groups import job_of
 
+RATE = 0.02
 SEGMENT = 32  # blocks after which the state may be kept
 KINDS: dict[str, dict[str, Any]] = {
     "skipgram": {"buckets": 0},
@@ -153,10 +155,39 @@ def test_fast_mode_with_two_threads_learns_as_much(job: Job) -> None:
     assert two[-1] < 0.98 * two[0]
 
 
+def share(lanes: float, places: float, rate: float) -> float:
+    """What counts of the changes of lanes that have touched a row at so many places in all."""
+    pull = rate * places / lanes if lanes else 0.0
+    return (1 - math.exp(-lanes * pull)) / (lanes * (1 - math.exp(-pull))) if pull else 1.0
+
+
+def shares_of(blocks: WordBlocks, numbers: range, rate: float) -> list[Any]:
+    """For each table, what counts of the changes of each row that these blocks touch together."""
+    lanes = [np.zeros(table.rows) for table in blocks.tables]
+    places = [np.zeros(table.rows) for table in blocks.tables]
+    for number in numbers:
+        for table, rows in blocks.plan(*divmod(number, blocks.blocks)).touches:
+            lanes[table][np.unique(rows)] += 1
+            np.add.at(places[table], rows, 1)
+    pairs = [zip(*sums, strict=True) for sums in zip(lanes, places, strict=True)]
+    return [np.array([share(k, n, rate) for k, n in pair]) for pair in pairs]
+
+
+def test_many_steps_together_count_as_if_they_came_after_each_other() -> None:
+    """Each of n steps goes the share r of the way that is left; k lanes of n steps go as far as k n steps."""
+    rate, steps, lanes = 0.001, 400, 4
+    way = 1 - math.exp(-rate * steps)
+    together = lanes * way * share_of_changes(float(lanes), float(lanes * steps), rate)
+    assert together == pytest.approx(1 - (1 - rate) ** (lanes * steps), rel=1e-3)
+    assert share_of_changes(3.0, 3.0, 1e-12) == 1
+    assert share_of_changes(4.0, 4e6, 0.05) == pytest.approx(0.25)
+    assert share_of_changes(4.0, 123.0, 0.05) == pytest.approx(share(4, 123, 0.05))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", ["exact", "fast"])
 def test_a_run_is_that_of_the_twin(job: Job, kind: str, mode: str) -> None:
-    """Fast: block after block. Exact: four blocks at a time start alike, then all that they have changed is added."""
+    """Fast: block after block. Exact: four blocks at a time start alike, then what they have changed is added."""
     recipe = recipe_of(kind, mode=mode)
     blocks, slow = WordBlocks(recipe, job.text, 3), WordBlocks(recipe, job.text, 3)
     tables = [table.matrix().astype(np.float64) for table in slow.tables]
@@ -168,13 +199,14 @@ def test_a_run_is_that_of_the_twin(job: Job, kind: str, mode: str) -> None:
         for first in range(begin, end, width):
             before = [table.copy() for table in tables]
             rate = 0.02 * (1 - first / planned)
+            shares = shares_of(slow, range(first, min(first + width, end)), rate)
             for number in range(first, min(first + width, end)):
                 mine = [table.copy() for table in before]
                 epoch, block = divmod(number, blocks.blocks)
                 found = slow_block(recipe, slow.plan(epoch, block).content, mine[0], mine[1], rate)
                 losses[epoch] = [sum(pair) for pair in zip(losses[epoch], found, strict=True)]
-                for table, old, new in zip(tables, before, mine, strict=True):
-                    table += new - old
+                for table, old, new, share in zip(tables, before, mine, shares, strict=True):
+                    table += share[:, None] * (new - old)
     assert state.losses == pytest.approx([loss / examples for loss, examples in losses], rel=1e-5)
     for table, expected in zip(blocks.tables, tables, strict=True):
         np.testing.assert_allclose(table.matrix(), expected, atol=2e-5)
@@ -185,8 +217,9 @@ def test_copies_stand_for_the_rows_that_are_touched() -> None:
     table = from_matrix(rng.normal(size=(40, 7)).astype(np.float32), spare=30)
     before, slots = table.flat.copy(), np.full(40, -1, dtype=np.int32)
     wanted = rng.integers(0, 20, 60).astype(np.int32)
-    rows, touched = wanted.copy(), np.empty(30, dtype=np.int32)
-    met = localise(rows, 45, slots, touched)
+    rows, touched, often = wanted.copy(), np.empty(30, dtype=np.int32), np.empty(30, dtype=np.int32)
+    met = localise(rows, 45, slots, touched, often)
+    assert often[:met].tolist() == np.bincount(wanted)[touched[:met]].tolist()
     assert touched[:met].tolist() == list(dict.fromkeys(wanted.tolist())), "in the order in which they are met"
     assert np.array_equal(touched[rows - 45], wanted)
     assert np.all(slots == -1)
@@ -199,14 +232,17 @@ def test_copies_stand_for_the_rows_that_are_touched() -> None:
 
 
 def merged(table: Table, lanes: list[tuple[Any, int]], parts: int) -> Any:
-    """The rows after all parts have been merged, one after the other."""
-    touching = np.zeros(table.rows, dtype=np.uint8)
+    """The rows after all parts have been merged, one after the other; each was at as many places as its number."""
+    sums = np.zeros(table.rows, dtype=np.uint8), np.zeros(table.rows)
     for part in range(parts):
         for touched, _ in lanes:
-            count_lanes(touched, touched.size, part, parts, touching)
+            count_lanes(touched, touched, touched.size, part, parts, *sums)
         for touched, first in lanes:
-            merge_rows(table.flat, touched, touched.size, table.stride, first, part, parts, touching)
-    assert not touching.any()
+            merge_rows(table.flat, touched, touched.size, table.stride, first, part, parts, *sums, RATE)
+        for touched, _ in lanes:
+            clear_places(touched, touched.size, part, parts, sums[1])
+    assert not sums[0].any()
+    assert not sums[1].any()
     return table.matrix().copy()
 
 
@@ -218,8 +254,10 @@ def test_merging_adds_what_all_lanes_have_changed() -> None:
     start = rng.normal(size=(30, 9)).astype(np.float32)
     expected, found = start.astype(np.float64), []
     changes = [rng.normal(size=(rows.size, 9)).astype(np.float32) for rows in touched]
+    lanes_of = np.bincount(np.concatenate(touched), minlength=30)
     for rows, change in zip(touched, changes, strict=True):
-        expected[rows] += change
+        shares = [share(lanes_of[row], lanes_of[row] * row, RATE) for row in rows.tolist()]
+        expected[rows] += np.array(shares)[:, None] * change
     assert np.bincount(np.concatenate(touched)).max() == LANES
     for parts in (1, 2, 3, 5):
         table = from_matrix(start, spare=30 * LANES)
@@ -342,6 +380,13 @@ def test_a_number_that_is_none_stops_the_run(job: Job, table: str, value: float)
 def test_a_loss_that_is_none_stops_the_run(job: Job) -> None:
     recorder = Recorder(50)
     recorder.learn = lambda plan, rate: (float("nan"), 1)  # type: ignore[method-assign]
+    with pytest.raises(TrainingError):
+        run(recorder, job)
+
+
+def test_a_table_with_a_number_that_is_none_stops_the_run_whatever_the_loss_is(job: Job) -> None:
+    recorder = Recorder(50)
+    recorder.tables[0].matrix()[2, 1] = np.nan
     with pytest.raises(TrainingError):
         run(recorder, job)
 

@@ -259,7 +259,9 @@ def test_texts_that_are_too_small_are_refused() -> None:
         train_word2vec(recipe, job_with(text_of([[5, 5, 5]], 8)))
     with pytest.raises(CorpusError, match="min_count"):
         train_word2vec(recipe, job_with(text_of([[1, 1], []], 8)))
-    result = train_word2vec(replace(recipe, epochs=1), job_with(text_of([[5], [6]], 8)))
+    with pytest.raises(CorpusError, match="windows of 5"):
+        train_word2vec(recipe, job_with(text_of([[5, 6]], 8)))
+    result = train_word2vec(replace(recipe, epochs=1), job_with(text_of([[5], [6]] * 5, 8)))
     assert result.metrics["loss"] == 0, "there are no pairs to learn from"
 
 

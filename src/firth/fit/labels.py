@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -45,9 +44,16 @@ _BATCH = 20_000  # texts that are encoded at once
 class Example(NamedTuple):
     """A text and its labels, of which there may be none or several."""
 
-    where: str
     labels: tuple[str, ...]
     text: str
+    source: str
+    number: int
+    """The line or item that it is, from 1."""
+
+    @property
+    def where(self) -> str:
+        """Where it stands, for people."""
+        return _where(self.source, self.number)
 
 
 class Labels(NamedTuple):
@@ -68,27 +74,30 @@ def read_examples(source: Source, *, encoding: str | None = None, field: str = "
     if source.format == "parquet":
         raise CorpusError(f"{source.name} is Parquet, which holds no labels that Firth reads: {_HOW}.")
     lines = read_lines(replace(source, format="text"), encoding=encoding)
-    numbered = ((f"{source.name}, line {number + 1}", line) for number, line in lines)
     if source.format == "jsonl":
-        return (_from_json(where, line, field) for where, line in numbered if line.strip())
-    first = next(numbered, None)
+        return (_from_json(line, field, source.name, number + 1) for number, line in lines if line.strip())
+    first = next(lines, None)
     if first is None:
         return iter(())
     columns = first[1].split("\t")
     if len(columns) > 1 and {"label", field, *_TEXTS} & set(columns):
-        return _from_columns(source, columns, numbered, field)
-    return (_from_line(where, line) for where, line in chain([first], numbered))
+        return _from_columns(source, columns, lines, field)
+    return (_from_line(line, source.name, number + 1) for number, line in chain([first], lines))
 
 
-def _from_line(where: str, line: str) -> Example:
+def _where(source: str, number: int) -> str:
+    return f"{source}, line {number}" if source else f"item {number}"
+
+
+def _from_line(line: str, source: str, number: int) -> Example:
     """A text in fastText's form, or a plain one."""
     if _PREFIX not in line:
-        return Example(where, (), line.strip())
-    return Example(where, tuple(_LABEL.findall(line)), _LABEL.sub("", line).strip())
+        return Example((), line.strip(), source, number)
+    return Example(tuple(_LABEL.findall(line)), _LABEL.sub("", line).strip(), source, number)
 
 
 def _from_columns(
-    source: Source, columns: list[str], lines: Iterable[tuple[str, str]], field: str
+    source: Source, columns: list[str], lines: Iterable[tuple[int, str]], field: str
 ) -> Iterator[Example]:
     text = next((name for name in (field, *_TEXTS) if name in columns), None)
     if text is None:
@@ -96,17 +105,19 @@ def _from_columns(
             f"{source.name} has the columns {', '.join(columns)}: name the one with the text text_a, or by --field."
         )
     place, label = columns.index(text), columns.index("label") if "label" in columns else None
-    for where, line in lines:
-        if not line.strip():
+    for number, line in lines:
+        if not line or line.isspace():
             continue
         fields = line.split("\t")
         if len(fields) != len(columns):
+            where = _where(source.name, number + 1)
             raise CorpusError(f"{where}: there are {len(fields)} fields where the first line names {len(columns)}.")
-        labels = () if label is None or not fields[label].strip() else (fields[label].strip(),)
-        yield Example(where, labels, fields[place].strip())
+        name = fields[label].strip() if label is not None else ""
+        yield Example((name,) if name else (), fields[place].strip(), source.name, number + 1)
 
 
-def _from_json(where: str, line: str, field: str) -> Example:
+def _from_json(line: str, field: str, source: str, number: int) -> Example:
+    where = _where(source, number)
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -120,7 +131,8 @@ def _from_json(where: str, line: str, field: str) -> Example:
     labels = found if isinstance(found, list) else [] if found is None else [found]
     if not all(isinstance(label, str | int | float) for label in labels):
         raise CorpusError(f"{where} has a label that is neither a name nor a number: write one, or a list of them.")
-    return Example(where, tuple(str(label) for label in labels if label != ""), one_line(check_text(text, where)))
+    names = tuple(str(label) for label in labels if label != "")
+    return Example(names, one_line(check_text(text, where)), source, number)
 
 
 def one_line(text: str) -> str:
@@ -143,7 +155,7 @@ class LabelledInput:
 
     def documents(self) -> Iterator[RawDocument]:
         """The texts alone."""
-        return (RawDocument(example.text, example.where) for example in self.examples())
+        return (RawDocument(example.text, example.source) for example in self.examples())
 
     def read(self) -> Iterator[Example]:
         """All texts."""
@@ -183,12 +195,12 @@ class LabelledItems(LabelledInput):
 
     def read(self) -> Iterator[Example]:
         """All pairs."""
-        for number, item in enumerate(self.items):
-            where = f"item {number}"
+        for number, item in enumerate(self.items, 1):
+            where = _where("", number)
             if isinstance(item, str) or not isinstance(item, Sequence) or len(item) != 2 or type(item[1]) is not str:
                 raise CorpusError(f"{where} is no pair of a label and a text: give such pairs.")
             labels = (item[0],) if isinstance(item[0], str | int) else tuple(item[0])
-            yield Example(where, tuple(map(str, labels)), one_line(check_text(item[1], where)))
+            yield Example(tuple(map(str, labels)), one_line(check_text(item[1], where)), "", number)
 
     def digest(self) -> str:
         """A digest of the texts."""
@@ -225,15 +237,15 @@ def open_labelled(texts: Sequence[Any], field: str = "text", encoding: str | Non
 
 def read_labels(corpus: Corpus, store: TokenStore, tokenizer: Tokenizer) -> Labels:
     """The labels of the texts of a store that was made of `corpus`, in the order of its documents."""
-    counts: Counter[str] = Counter()
     seen: dict[str, int] = {}
     flat, lengths = array("i"), array("i")
     for example in _examples(corpus):
-        labels = [*dict.fromkeys(example.labels)]
-        counts.update(labels)
-        flat.extend(seen.setdefault(label, len(seen)) for label in labels)
+        labels = dict.fromkeys(example.labels)
+        for label in labels:
+            flat.append(seen.setdefault(label, len(seen)))
         lengths.append(len(labels))
-    names = sorted(counts, key=lambda name: (-counts[name], name))
+    counts = np.bincount(np.asarray(flat)).tolist()
+    names = sorted(seen, key=lambda name: (-counts[seen[name]], name))
     numbers = _rows(np.asarray(flat), np.asarray(lengths), {seen[name]: place for place, name in enumerate(names)})
     if len(numbers) != store.facts.documents:  # texts of control characters alone have no tokens
         numbers = numbers[_lengths(corpus, tokenizer) > 0]

@@ -97,12 +97,12 @@ def unit_contexts(
         low, high = 0, sentences.size - 1  # sentences[low] <= place < sentences[high]
         while high - low > 1:
             middle = (low + high) // 2
-            if sentences[middle] <= place:
+            if np.int64(sentences[middle]) <= place:
                 low = middle
             else:
                 high = middle
-        row = rows[number]
-        sum_context(ids, sentences[low], sentences[high], place, window, first_word, vectors, weights, row)
+        row, begin, end = rows[number], np.int64(sentences[low]), np.int64(sentences[high])
+        sum_context(ids, begin, end, place, window, first_word, vectors, weights, row)
         scale(row)
 
 

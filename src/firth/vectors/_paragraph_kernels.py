@@ -24,10 +24,10 @@ _LINE = 16  # numbers in a line of cache
 
 
 @njit(cache=True, nogil=True)
-def place_states(start: Any, first: Any, states: Any) -> Any:
-    """The random numbers of pieces begin where a block's start and their numbers say."""
+def place_states(start: Any, states: Any) -> Any:
+    """The random numbers of a block's pieces begin where its start and their places say."""
     for piece in range(states.size):
-        states[piece] = mixed(start ^ (uint64(first + piece) * GOLDEN))
+        states[piece] = mixed(mixed(start) ^ (uint64(piece) + GOLDEN))
 
 
 @njit(cache=True, nogil=True)
@@ -101,14 +101,13 @@ def step(
     stride: Any,
     width: Any,
     rate: Any,
-    weight: Any,
     frozen: Any,
     scores: Any,
 ) -> Any:
     """One step of logistic regression between a row and its targets; returns the loss before it.
 
     The targets from `begin` to `middle` have the loss -log sigmoid(s), where s is their product with the row, those
-    from there to `end` -weight * log sigmoid(-s). With `frozen` only the row moves.
+    from there to `end`, which are noise, -log sigmoid(-s). With `frozen` only the row moves.
     """
     target = begin
     while target + 3 <= end:
@@ -119,7 +118,7 @@ def step(
         dots11(row, (0,), outputs, (targets[target] * stride,), scores, target - begin, 0, width)
         target += 1
     sigmoids(scores, end - begin)
-    loss = _answer(scores, middle - begin, end - begin, rate, weight)
+    loss = _answer(scores, middle - begin, end - begin, rate)
     if frozen:
         _pull(row, outputs, targets, begin, end, stride, width, scores)
     else:
@@ -128,24 +127,21 @@ def step(
 
 
 @njit(cache=True, nogil=True)
-def _answer(scores: Any, middle: Any, end: Any, rate: Any, weight: Any) -> Any:
-    """Replaces sigmoids by steps; returns the loss."""
+def _answer(scores: Any, middle: Any, end: Any, rate: Any) -> Any:
+    """Replaces the sigmoids of products by steps; returns the loss."""
     loss, chance = 0.0, 1.0  # logarithms are slow: many probabilities are multiplied first
-    for place in range(middle):
-        chance *= max(scores[place], _LEAST)
-        scores[place] = (float32(1.0) - scores[place]) * rate
+    for place in range(end):
+        answer = scores[place]
+        if place < middle:
+            chance *= max(answer, _LEAST)
+            scores[place] = (float32(1.0) - answer) * rate
+        else:
+            chance *= max(float32(1.0) - answer, _LEAST)
+            scores[place] = -answer * rate
         if chance < _TINY:
             loss -= log(chance)
             chance = 1.0
-    loss -= log(chance)
-    noise, chance = 0.0, 1.0
-    for place in range(middle, end):
-        chance *= max(float32(1.0) - scores[place], _LEAST)
-        scores[place] *= -rate * weight
-        if chance < _TINY:
-            noise -= log(chance)
-            chance = 1.0
-    return loss + weight * (noise - log(chance))
+    return loss - log(chance)
 
 
 @njit(cache=True, nogil=True)
@@ -169,22 +165,28 @@ def _move(row: Any, outputs: Any, targets: Any, begin: Any, end: Any, stride: An
 def _pull(row: Any, outputs: Any, targets: Any, begin: Any, end: Any, stride: Any, width: Any, steps: Any) -> Any:
     """Moves the row towards its targets."""
     for target in range(begin, end):
-        base, size = targets[target] * stride, steps[target - begin]
+        output, size = _row(outputs, targets[target] * stride, width), steps[target - begin]
         for place in range(width):
-            row[place] += size * outputs[base + place]
+            row[place] += size * output[place]
+
+
+@njit(cache=True, nogil=True)
+def _row(table: Any, base: Any, width: Any) -> Any:
+    """Some numbers of a table as an array of their own: the compiler then knows that no index is negative."""
+    return table[base : base + width]
 
 
 @njit(cache=True, nogil=True)
 def _take(documents: Any, base: Any, width: Any, row: Any) -> Any:
-    for place in range(width):
-        row[place] = documents[base + place]
+    row[:width] = _row(documents, base, width)
 
 
 @njit(cache=True, nogil=True)
 def _give(documents: Any, base: Any, width: Any, row: Any, share: Any) -> Any:
     """Brings the share of what a document's row has learnt back to its table."""
+    document = _row(documents, base, width)
     for place in range(width):
-        documents[base + place] += share * (row[place] - documents[base + place])
+        document[place] += share * (row[place] - document[place])
 
 
 @njit(cache=True, nogil=True)
@@ -192,7 +194,6 @@ def learn_bags(
     begins: Any,
     chunk: Any,
     draws: Any,
-    weight: Any,
     owners: Any,
     shares: Any,
     targets: Any,
@@ -216,7 +217,7 @@ def learn_bags(
             for target in range(end, min(end + chunk * (1 + draws), targets.size)):
                 ask_for(outputs, targets[target], stride, width)
             middle = begin + last - first
-            loss += step(row, outputs, targets, begin, middle, end, stride, width, rate, weight, frozen, scores)
+            loss += step(row, outputs, targets, begin, middle, end, stride, width, rate, frozen, scores)
         _give(documents, base, width, row, shares[piece])
     return loss
 
@@ -254,7 +255,6 @@ def learn_windows(
     made = np.zeros(width, dtype=np.float32)
     before = np.zeros(width, dtype=np.float32)
     scores = np.empty(draws + 9, dtype=np.float32)
-    one = float32(1.0)
     loss = 0.0
     for piece in range(owners.size):
         base = owners[piece] * narrow
@@ -276,7 +276,7 @@ def learn_windows(
             else:
                 _average(row, inputs, rows, count, dimension, made)
             before[:] = made
-            loss += step(made, outputs, targets, begin, begin + 1, end, stride, width, rate, one, frozen, scores)
+            loss += step(made, outputs, targets, begin, begin + 1, end, stride, width, rate, frozen, scores)
             before[:] = made - before
             for place in range(dimension):
                 row[place] += before[place]
@@ -293,8 +293,9 @@ def _average(row: Any, inputs: Any, rows: Any, count: Any, dimension: Any, made:
     for place in range(dimension):
         made[place] = row[place]
     for index in range(count):
+        word = _row(inputs, rows[index], dimension)
         for place in range(dimension):
-            made[place] += inputs[rows[index] + place]
+            made[place] += word[place]
     for place in range(dimension):
         made[place] *= share
 
@@ -303,17 +304,17 @@ def _average(row: Any, inputs: Any, rows: Any, count: Any, dimension: Any, made:
 def _lay(row: Any, inputs: Any, rows: Any, slots: Any, count: Any, dimension: Any, made: Any) -> Any:
     """A document's row and those of words side by side, with zeros where there is no word."""
     made[:] = float32(0.0)
-    for place in range(dimension):
-        made[place] = row[place]
+    made[:dimension] = row
     for index in range(count):
-        for place in range(dimension):
-            made[slots[index] * dimension + place] = inputs[rows[index] + place]
+        slot = _row(made, slots[index] * dimension, dimension)
+        slot[:] = _row(inputs, rows[index], dimension)
 
 
 @njit(cache=True, nogil=True)
 def _spread(inputs: Any, rows: Any, slots: Any, count: Any, dimension: Any, change: Any, concat: Any) -> Any:
     """Adds to the row of each word what has changed, or what has changed in its slot."""
     for index in range(count):
-        first = slots[index] * dimension if concat else 0
+        word = _row(inputs, rows[index], dimension)
+        slot = _row(change, slots[index] * dimension if concat else 0, dimension)
         for place in range(dimension):
-            inputs[rows[index] + place] += change[first + place]
+            word[place] += slot[place]

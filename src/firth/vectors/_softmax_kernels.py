@@ -9,7 +9,7 @@ import numpy as np
 from numba import float32, njit
 
 from firth.vectors._step_kernels import move, products
-from firth.vectors._word2vec_kernels import average, compose, hand_down, spread
+from firth.vectors._word2vec_kernels import average, compose, hand_down, spread, window
 
 _FIRST_WORD = 5
 
@@ -69,12 +69,7 @@ def learn_exactly(
     loss, examples = 0.0, 0
     for piece in range(pieces):
         for index in range(bounds[piece], bounds[piece + 1]):
-            count = 0
-            low, high = max(bounds[piece], index - reach[index]), min(bounds[piece + 1], index + reach[index] + 1)
-            for other in range(low, high):
-                if other != index:
-                    rows[count] = words[other]
-                    count += 1
+            count = window(words, bounds, piece, index, reach, rows)
             if together:
                 average(inputs, rows, count, stride, width, mean)
                 loss += step(mean, 0, outputs, size, answers[index], stride, width, rate, scores, targets)

@@ -153,6 +153,18 @@ def ask_for(table: Any, row: Any, stride: Any, width: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
+def window(words: Any, bounds: Any, piece: Any, index: Any, reach: Any, rows: Any) -> Any:
+    """Writes the words around one of a piece; returns how many there are."""
+    count = 0
+    low, high = max(bounds[piece], index - reach[index]), min(bounds[piece + 1], index + reach[index] + 1)
+    for other in range(low, high):
+        if other != index:
+            rows[count] = words[other]
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
 def learn_windows(
     around: Any,
     words: Any,
@@ -190,12 +202,7 @@ def learn_windows(
                     ask_for(outputs, targets[target], stride, width)
             if index + _LATER < last:
                 ask_for(inputs, words[index + _LATER], stride, width)
-            count = 0
-            low, high = max(bounds[piece], index - reach[index]), min(bounds[piece + 1], index + reach[index] + 1)
-            for other in range(low, high):
-                if other != index:
-                    rows[count] = words[other]
-                    count += 1
+            count = window(words, bounds, piece, index, reach, rows)
             begin, end = marks[index], marks[index + 1]
             if together:
                 average(inputs, rows, count, stride, width, mean)
@@ -286,6 +293,9 @@ def hand_down(parts: Any, starts: Any, begin: Any, end: Any, table: Any, stride:
     """What each word of a piece has changed by goes to every row that it is made of, in full as in fastText."""
     size = (end - begin) * stride
     for index in range(begin, end):
+        if index + 1 < end:
+            for part in range(starts[index + 1], starts[index + 2]):
+                ask_for(table, parts[part], stride, width)
         base = (index - begin) * stride
         for place in range(width):
             made[size + base + place] = made[base + place] - made[size + base + place]

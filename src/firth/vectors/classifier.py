@@ -17,7 +17,7 @@ from firth.vectors import _classifier_kernels as kernels
 from firth.vectors._step_kernels import random_start
 from firth.vectors._word2vec_kernels import draw_noise, follow_paths
 from firth.vectors.classifier_model import ClassifierModel, label_tree, restore_classifier
-from firth.vectors.classifier_rows import Spelling, list_rows, slots_of, spell_all, word_hashes
+from firth.vectors.classifier_rows import Spelling, as_spelt, list_rows, slots_of, spell_all, word_hashes
 from firth.vectors.job import Job, Result
 from firth.vectors.loop import Plan, Progress, run_loop
 from firth.vectors.recipe import ClassifierRecipe
@@ -87,7 +87,7 @@ def mark_buckets(recipe: ClassifierRecipe, text: TrainingText) -> npt.NDArray[np
         _, rows = subword_rows(text.words[FIRST_WORD:], recipe.min_n, recipe.max_n, recipe.buckets)
         marks[rows] = True
     if recipe.word_ngrams > 1 and marks.size:
-        hashes = word_hashes(text.words)
+        hashes = word_hashes(as_spelt(text.words))
         for ids, bounds in _all_texts(text):
             kernels.mark_ngrams(ids, bounds, hashes, recipe.word_ngrams, marks)
     return marks

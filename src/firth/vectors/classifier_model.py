@@ -150,7 +150,7 @@ class ClassifierModel(VectorModel):
 def label_tree(counts: npt.NDArray[np.int64]) -> Tree:
     """Huffman's tree over labels, the most frequent first, as fastText makes it: of equals it joins inner nodes first.
 
-    >>> tree = label_tree(np.array([5, 2, 1]))
+    >>> tree = label_tree(np.array([2, 1, 1]))
     >>> [tree.codes[a:b].tolist() for a, b in zip(tree.starts, tree.starts[1:])]
     [[1], [0, 1], [0, 0]]
     """

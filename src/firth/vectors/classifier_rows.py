@@ -13,6 +13,8 @@ from firth.vectors import _classifier_kernels as kernels
 from firth.vectors.recipe import ClassifierRecipe
 from firth.vectors.subwords import subword_rows
 
+END = "</s>"
+"""The end of a text to fastText: a word that has no character n-grams."""
 Slots = npt.NDArray[np.int32]
 """The row of each bucket, -1 for those that no n-gram of the training text falls into."""
 
@@ -36,7 +38,7 @@ def word_hashes(words: Sequence[str]) -> npt.NDArray[np.uint64]:
     """FNV-1a of each word in 32 bits, extended with its sign.
 
     >>> word_hashes(["a", "the"]).astype(np.int64).tolist()
-    [-468965076, -1216638442]
+    [-468965076, -1274105316]
     """
     spelt = [word.encode(errors="surrogatepass") for word in words]
     bounds = np.cumsum([0, *map(len, spelt)])
@@ -55,9 +57,19 @@ def spell(words: Sequence[str], own: npt.NDArray[np.bool_], min_n: int, max_n: i
 
 
 def spell_all(words: Sequence[str], own: npt.NDArray[np.bool_], recipe: ClassifierRecipe, slots: Slots) -> Spelling:
-    """The rows of a whole vocabulary; the unknown word has none, being spelt as the end, which has no letters."""
-    spelt = [*words[:UNK], words[EOS], *words[UNK + 1 :]]
-    return spell(spelt, own, recipe.min_n, recipe.max_n, slots)
+    """The rows of a whole vocabulary."""
+    return spell(as_spelt(words), own, recipe.min_n, recipe.max_n, slots)
+
+
+def as_spelt(words: Sequence[str]) -> list[str]:
+    """A vocabulary with the end of a text, and the unknown word, as fastText writes the end: a word without letters.
+
+    >>> as_spelt(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "word"])
+    ['[PAD]', '</s>', '[CLS]', '</s>', '[MASK]', 'word']
+    """
+    spelt = list(words)
+    spelt[UNK] = spelt[EOS] = END
+    return spelt
 
 
 def list_rows(

@@ -8,8 +8,9 @@ A word's contexts are split in two again and again, for as long as the parts are
 the split has not seen, by mean cosines of two different contexts: `w` within a part, `b` between the parts.
 
     b / sqrt(w0 w1) <= overlap     the parts have little in common: 0 is what unrelated words have
-    min(w0, w1) >= 6 w             each part is about something, unlike the parts of contexts from anywhere in the text,
-                                   whose w is 2 / (pi d) or so: grammatical words stand anywhere, and are not split
+    min(w0, w1) >= 4 w idf' / idf  each part is about something, unlike the parts of contexts from anywhere in the text,
+                                   whose w is 2 / (pi d) or so; and more so if the word's idf is below the median idf',
+                                   because words that stand anywhere are grammatical
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ _STRETCH = 10  # 2**10 tokens in a row serve as a whole to find senses or to jud
 _FEWEST = 8  # contexts of a sense among those that judge it
 _TRIES = 8
 _ROUNDS = 10
-_COHERENCE = 6.0  # times as much as contexts from anywhere have, after a split
+_COHERENCE = 4.0  # times as much as contexts from anywhere have, after a split
 _RANDOM = 20_000  # contexts from anywhere, that tell how contexts are spread
 _FLOOR = 0.05  # of the mean variance: directions with less are not made larger than that
 _LARGEST = 0.99  # mean cosine of contexts with their centre
+_DEPENDENT = 0.25  # of the sharpness is left, as the words of a context depend on each other: so it is calibrated
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +148,8 @@ def find_senses(recipe: SenseRecipe, text: TrainingText, vectors: Floats, seed: 
     """The senses of all words of a text, from vectors of its words."""
     idf = sentence_idf(text)
     space = context_space(text, vectors, idf, recipe.context)
-    finder = _Finder(recipe, text, space, idf, seed)
-    sizes = np.minimum(text.counts, _SAMPLE) * ((text.counts >= recipe.least) & (recipe.senses > 1))
+    sizes = np.minimum(text.counts, _SAMPLE) * ((text.counts >= recipe.least) & (idf > 0) & (recipe.senses > 1))
+    finder = _Finder(recipe, text, space, idf, np.flatnonzero(sizes), seed)
     found: list[_Found] = []
     counts = np.ones(len(text.words), dtype=np.int64)
     with ThreadPoolExecutor(threads) as pool, progress("finding senses", float(sizes.sum()), "contexts") as advance:
@@ -168,7 +170,7 @@ def sentence_idf(text: TrainingText) -> Floats:
 
     >>> ids = np.array([5, 6, 5, 5, 7, 5], dtype=np.uint32)
     >>> text = TrainingText(ids, np.array([0, 2, 5, 6]), np.array([0, 3]), list("?????abc"))
-    >>> sentence_idf(text).round(4).tolist()[5:]
+    >>> [round(float(idf), 4) for idf in sentence_idf(text)[5:]]
     [0.0, 1.0986, 1.0986]
     """
     counts = np.zeros(len(text.words), dtype=np.int64)
@@ -183,33 +185,38 @@ def sentence_idf(text: TrainingText) -> Floats:
 def context_space(text: TrainingText, vectors: Floats, idf: Floats, window: int) -> Floats:
     """Vectors of words such that contexts from anywhere in the text have mean zero and spread evenly."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    units = np.divide(vectors, lengths, out=np.zeros(vectors.shape), where=lengths > 0)
+    units = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     weights = text.counts * idf
+    weights /= max(float(weights.sum()), 1e-30)
     with one_blas_thread():
-        centred = (units - weights @ units / max(float(weights.sum()), 1e-30)).astype(np.float32)
+        centred = units - weights.astype(np.float32) @ units
         centred[:FIRST_WORD] = 0
         wide = _contexts(text, _anywhere(text, _RANDOM), window, centred, idf).astype(np.float64)
         variances, directions = np.linalg.eigh(wide.T @ wide / len(wide))
         floor = max(_FLOOR * float(variances.mean()), 1e-30)
-        space: Floats = (centred @ (directions / np.sqrt(np.maximum(variances, floor)))).astype(np.float32)
-    return space
+        whitening = (directions / np.sqrt(np.maximum(variances, floor))).astype(np.float32)
+        return np.ascontiguousarray(centred @ whitening)
 
 
 class _Finder:
     """Finds the senses of one word after the other."""
 
-    def __init__(self, recipe: SenseRecipe, text: TrainingText, space: Floats, idf: Floats, seed: int) -> None:
+    def __init__(
+        self, recipe: SenseRecipe, text: TrainingText, space: Floats, idf: Floats, words: Ints, seed: int
+    ) -> None:
         self.recipe, self.text, self.space, self.idf, self.seed = recipe, text, space, idf, seed
         places = _anywhere(text, _SAMPLE)
         rows = self._rows(places)
         split = judge(rows, _meaningful(rows), _halves(places), int(random_start(seed, 1, 0)))
         least = 2 / (math.pi * space.shape[1])  # of points spread evenly over a sphere, cut through the middle
-        self.coherence = _COHERENCE * max(least, split.coherence if split else 0.0)
+        typical = float(np.median(idf[words])) if words.size else 0.0
+        self.coherence = _COHERENCE * max(least, split.coherence if split else 0.0) * typical
 
     def __call__(self, word: int, places: Ints) -> _Found | None:
         rows = self._rows(places)
         start = int(random_start(self.seed, 0, word))
-        parts = divide(rows, _halves(places), start, self.recipe.senses, self.recipe.overlap, self.coherence)
+        coherence = self.coherence / float(self.idf[word])
+        parts = divide(rows, _halves(places), start, self.recipe.senses, self.recipe.overlap, coherence)
         return _settle(rows, parts) if len(parts) > 1 else None
 
     def _rows(self, places: Ints) -> Floats:
@@ -296,7 +303,7 @@ def _settle(rows: Floats, parts: Sequence[Ints]) -> _Found | None:
     lengths = np.linalg.norm(sums[order], axis=1)
     mean = min(float(lengths.sum()) / members.size, _LARGEST)
     # An approximation of the most likely concentration in d dimensions (Banerjee et al. 2005).
-    sharpness = mean * (rows.shape[1] - mean**2) / (1 - mean**2)
+    sharpness = _DEPENDENT * mean * (rows.shape[1] - mean**2) / (1 - mean**2)
     shares = (counts[order] / members.size).astype(np.float32)
     return _Found(sums[order] / lengths[:, None], shares, np.full(order.size, sharpness, dtype=np.float32))
 

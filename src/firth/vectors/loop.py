@@ -8,6 +8,7 @@ exact   `LANES` blocks at a time start from the same tables; each works on priva
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,16 +20,18 @@ import numpy.typing as npt
 
 from firth.errors import TrainingError
 from firth.progress import patience, progress
-from firth.vectors._exact_kernels import copy_rows, count_lanes, localise, merge_rows
+from firth.vectors._exact_kernels import clear_places, copy_rows, count_lanes, localise, merge_rows
 from firth.vectors.job import Job
 from firth.vectors.recipe import Mode, SteppedRecipe
 from firth.vectors.tables import Table
 
 LANES = 4
 """Blocks that are learnt from at a time in exact mode: more threads than that are of no use to it."""
-_BLOCK = {"exact": 4_000, "fast": 20_000}
-"""Words of text in a block. Blocks that start together do not see each other: the fewer words, the closer to one."""
-_SMALL = 5_000_000  # words of a text in which frequent ones are so frequent that blocks must be smaller
+_BLOCKS: dict[Mode, tuple[tuple[float, int], ...]] = {
+    "exact": ((300_000, 500), (5_000_000, 2_000), (math.inf, 4_000)),
+    "fast": ((5_000_000, 10_000), (math.inf, 20_000)),
+}
+"""Words of a text at most, and of a block: blocks that start together do not see each other, so they must be small."""
 _SEGMENT = 32  # blocks after which the loss is told, numbers are checked and the state may be kept
 _LEAST_RATE = 1e-4  # of the first rate
 _CALIBRATION = 1.0  # seconds of work that tell how much fits into a budget of time
@@ -90,8 +93,12 @@ class Progress:
 
 
 def block_size(mode: Mode, words: int) -> int:
-    """Words in a block of a text of so many."""
-    return _BLOCK[mode] if words > _SMALL else _BLOCK[mode] // 2
+    """Words in a block of a text of so many.
+
+    >>> block_size("exact", 100_000_000), block_size("exact", 1_000_000), block_size("exact", 10_000)
+    (4000, 2000, 500)
+    """
+    return next(size for most, size in _BLOCKS[mode] if words <= most)
 
 
 def run_loop(blocks: Blocks, recipe: SteppedRecipe, rate: float, job: Job) -> Progress:
@@ -196,6 +203,7 @@ class _Exact:
         self.blocks, self.threads, self.count = blocks, threads, count
         self.lanes = [_Lane(blocks, number) for number in range(LANES)]
         self.touching = [np.zeros(table.rows, dtype=np.uint8) for table in blocks.tables]
+        self.places = [np.zeros(table.rows, dtype=np.float64) for table in blocks.tables]
 
     def __call__(self, numbers: range, rate: Callable[[int], float]) -> list[tuple[float, int]]:
         found: list[tuple[float, int]] = []
@@ -206,16 +214,20 @@ class _Exact:
     def _round(self, numbers: range, rate: float) -> list[tuple[float, int]]:
         lanes = self.lanes[: len(numbers)]
         found = list(self.threads.map(lambda lane, number: lane.learn(number, rate), lanes, numbers))
-        list(self.threads.map(lambda part: self._merge(lanes, part), range(self.count)))
+        if rate > 0:  # else nothing has changed
+            list(self.threads.map(lambda part: self._merge(lanes, part, rate), range(self.count)))
         return found
 
-    def _merge(self, lanes: Sequence[_Lane], part: int) -> None:
-        for number, (table, touching) in enumerate(zip(self.blocks.tables, self.touching, strict=True)):
-            for lane in lanes:
-                count_lanes(lane.touched[number], lane.counts[number], part, self.count, touching)
-            for lane in lanes:
-                rows, count, first = lane.touched[number], lane.counts[number], lane.first[number]
-                merge_rows(table.flat, rows, count, table.stride, first, part, self.count, touching)
+    def _merge(self, lanes: Sequence[_Lane], part: int, rate: float) -> None:
+        for number, table in enumerate(self.blocks.tables):
+            sums = (self.touching[number], self.places[number])
+            each = [(lane.touched[number], lane.counts[number], lane) for lane in lanes]
+            for rows, count, lane in each:
+                count_lanes(rows, lane.often[number], count, part, self.count, *sums)
+            for rows, count, lane in each:
+                merge_rows(table.flat, rows, count, table.stride, lane.first[number], part, self.count, *sums, rate)
+            for rows, count, _ in each:
+                clear_places(rows, count, part, self.count, self.places[number])
 
 
 class _Lane:
@@ -226,6 +238,7 @@ class _Lane:
         self.slots = [np.full(table.rows, -1, dtype=np.int32) for table in blocks.tables]
         self.first = [table.rows + number * (table.spare // LANES) for table in blocks.tables]
         self.touched = [np.empty(table.spare // LANES, dtype=np.int32) for table in blocks.tables]
+        self.often = [np.empty(table.spare // LANES, dtype=np.int32) for table in blocks.tables]
         self.counts = [0] * len(blocks.tables)
 
     def learn(self, number: int, rate: float) -> tuple[float, int]:
@@ -234,6 +247,6 @@ class _Lane:
         self.counts = [0] * len(self.blocks.tables)
         for number, rows in plan.touches:
             table, first, touched = self.blocks.tables[number], self.first[number], self.touched[number]
-            self.counts[number] = localise(rows, first, self.slots[number], touched)
+            self.counts[number] = localise(rows, first, self.slots[number], touched, self.often[number])
             copy_rows(table.flat, touched, self.counts[number], table.stride, first)
         return self.blocks.learn(plan, rate)

@@ -196,7 +196,7 @@ class SenseRecipe(VectorRecipe):
     """At most so many for a word; how many it has is found from its contexts."""
     least: int = 50
     """Words that occur less often have one."""
-    overlap: float = 0.3
+    overlap: float = 0.35
     """How alike the contexts of two senses may be: at 0 they are as strange to each other as any two words."""
     exposure: int = 8_000_000
     """Words that each training goes through at least, in up to 100 passes: senses are told by good vectors only."""
@@ -205,7 +205,7 @@ class SenseRecipe(VectorRecipe):
         super().__post_init__()
         check_range(self, context=(1, 1000), senses=(1, 100), least=(2, 10**9), exposure=(0, 10**12))
         if not -1 <= self.overlap <= 1:
-            raise RecipeError(f"overlap={self.overlap} must be -1 to 1, such as 0.3.")
+            raise RecipeError(f"overlap={self.overlap} must be -1 to 1, such as 0.35.")
         if self.base.subwords or self.base.phrases:
             raise RecipeError("senses are of whole words: leave base.min_n, base.max_n and base.phrases at 0.")
 

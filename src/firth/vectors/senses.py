@@ -179,21 +179,19 @@ def train_senses(recipe: SenseRecipe, job: Job) -> Result:
     text = job.text
     text.require(2)
     recipe = replace(recipe, base=replace(recipe.base, tokenizer=recipe.tokenizer))
-    job = _long_enough(recipe, job)
     stages = _Stages(job.keeper)
+    job = replace(_long_enough(recipe, job), keeper=None if job.keeper is None else stages)
     senses, facts = stages.senses(recipe.context) or _first_stage(recipe, job, stages)
     relabelled = relabel_text(text, senses, job.threads)
     several = int(np.count_nonzero(np.diff(senses.starts) > 1))
-    note(f"{several:,} words have several senses")
-    trained = train_word2vec(
-        recipe.base, replace(_second_share(job, facts), text=relabelled, keeper=stages if job.keeper else None)
-    )
+    note(f"words with several senses: {several:,}")
+    trained = train_word2vec(recipe.base, replace(_second_share(job, facts), text=relabelled, phrases=None))
     vectors = trained.model
     model = SenseModel(
         replace(recipe, base=vectors.recipe), job.tokenizer, job.layout, vectors.vectors, senses=senses,
         counts=vectors.counts, outputs=vectors.outputs, words=relabelled.words, phrases=job.phrases,
     )  # fmt: skip
-    words = {"words": len(text.words) - FIRST_WORD, "ambiguous": several, "examples": _examples(model)}
+    words = {"words": len(text.words) - FIRST_WORD, "ambiguous": several, "examples": _examples(model, text.words)}
     metrics = trained.metrics | {"first_losses": facts["losses"]} | words
     return Result(model, facts["tokens"] + trained.tokens, metrics)
 
@@ -202,8 +200,7 @@ def _first_stage(recipe: SenseRecipe, job: Job, stages: _Stages) -> tuple[Senses
     """The senses that vectors of words tell, and what it took to find them."""
     started = time.monotonic()
     seconds = None if job.seconds is None else _FIRST_TIME * job.seconds
-    keeper = stages if job.keeper is not None else None
-    trained = train_word2vec(recipe.base, replace(_share(job, _FIRST_SHARE), seconds=seconds, keeper=keeper))
+    trained = train_word2vec(recipe.base, replace(_share(job, _FIRST_SHARE), seconds=seconds))
     senses = find_senses(recipe, job.text, trained.model.vectors, job.seed, job.threads)
     facts = {
         "tokens": trained.tokens, "losses": trained.metrics["losses"], "seconds": time.monotonic() - started
@@ -237,7 +234,7 @@ def _share(job: Job, share: float) -> Job:
     )
 
 
-def _examples(model: SenseModel) -> dict[str, dict[str, list[str]]]:
+def _examples(model: SenseModel, words: Sequence[str]) -> dict[str, dict[str, list[str]]]:
     """The neighbours of each sense of the most frequent words that have several."""
     starts, counts = model.inventory.starts, model.counts
     assert counts is not None
@@ -246,9 +243,7 @@ def _examples(model: SenseModel) -> dict[str, dict[str, list[str]]]:
     found = {}
     for word in several[np.argsort(-totals, kind="stable")][:_EXAMPLES].tolist():
         names = model.words[starts[word] : starts[word + 1]]
-        found[names[0].rstrip("1").rstrip("#")] = {
-            name: [near for near, _ in model.similar(name, _NEAREST)] for name in names
-        }
+        found[words[word]] = {name: [near for near, _ in model.similar(name, _NEAREST)] for name in names}
     return found
 
 

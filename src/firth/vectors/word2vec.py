@@ -63,14 +63,13 @@ def train_word2vec(recipe: Word2vecRecipe, job: Job) -> Result:
     text = job.text
     text.require(max(2, recipe.window))
     recipe = settle_buckets(settle(recipe, text.total), text.words[FIRST_WORD:])
-    assert isinstance(recipe.learning_rate, float)
     if recipe.loss == "softmax" and len(text.words) > _MOST_SOFTMAX:
         raise RecipeError(
             f"loss=softmax looks at all {len(text.words):,} words for each: set loss=negative, "
             f"or tokenizer.vocab_size to {_MOST_SOFTMAX} or less."
         )
     blocks = WordBlocks(recipe, text, job.seed, job.start)
-    state = run_loop(blocks, recipe, recipe.learning_rate, job)
+    state = run_loop(blocks, recipe, float(recipe.learning_rate), job)
     metrics = {"loss": state.losses[-1], "losses": state.losses, "vocabulary": len(text.words) - FIRST_WORD}
     return Result(blocks.model(recipe, job), round(state.done * blocks.words / blocks.blocks), metrics)
 

@@ -12,7 +12,9 @@ from firth.artifact.formats.ngrams import words_tokenizer
 from firth.artifact.formats.vectors_reading import SPECIALS
 from firth.errors import AbilityError, ArtifactError
 from firth.tokens.recipe import TokenizerRecipe
+from firth.tokens.tokenizer import EOS
 from firth.vectors.classifier_model import ClassifierModel
+from firth.vectors.classifier_rows import END
 from firth.vectors.recipe import ClassifierRecipe
 from firth.vectors.text import FIRST_WORD
 
@@ -91,7 +93,7 @@ def classifier_file(model: ClassifierModel) -> FasttextFile:
             min_n=recipe.min_n,
             max_n=recipe.max_n,
         ),
-        words=[model.words[row] for row in kept],
+        words=[END if row == EOS else model.words[row] for row in kept],
         counts=counts[kept],
         own=model.inputs[kept],
         ngrams=ngrams,
