@@ -21,14 +21,14 @@ from firth.artifact import open_artifact, save_artifact, verify_artifact
 from firth.artifact.manifest import FORMAT
 from firth.errors import ArtifactError
 
-NAMES = ["manifest.json", "tokenizer.json", "counts.safetensors", "checkpoint/step.json", "empty.txt"]
+NAMES = ["manifest.json", "tokenizer.json", "counts.safetensors", "parts/step.json", "empty.txt"]
 
 
 def make(folder: Path, files: dict[str, bytes] | None = None, seed: int = 1) -> None:
     usual = {
         "tokenizer.json": '{"vocab": {"的": 0, "the": 1}}\n'.encode(),
         "counts.safetensors": save({"counts": np.arange(seed, 8 + seed, dtype=np.uint16)}),
-        "checkpoint/step.json": b'{"step": 12}\n',
+        "parts/step.json": b'{"step": 12}\n',
         "empty.txt": b"",
     }
     save_artifact(
@@ -133,7 +133,7 @@ def test_a_missing_file_is_named(artifact: Path, tmp_path: Path, name: str) -> N
     (folder / name).unlink()
     message = refusal(folder)
     if name == "manifest.json":
-        assert "--resume" in message  # what is left looks like training that was cut short
+        assert "not a whole Firth artifact" in message
     else:
         assert f"{name} is missing" in message
 
@@ -148,7 +148,7 @@ def test_a_renamed_file_is_named_with_both_names(artifact: Path, tmp_path: Path,
     assert f"{name}.old" in message
 
 
-@pytest.mark.parametrize("name", ["notes.txt", ".hidden", "checkpoint/more.json", "weird\n\udcff", "sub/x"])
+@pytest.mark.parametrize("name", ["notes.txt", ".hidden", "parts/more.json", "weird\n\udcff", "sub/x"])
 def test_a_file_too_many_is_named(artifact: Path, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "uni"
     shutil.copytree(artifact, folder)
@@ -157,7 +157,7 @@ def test_a_file_too_many_is_named(artifact: Path, tmp_path: Path, name: str) -> 
     assert f"holds {name!r}, which its manifest does not list" in refusal(folder)
 
 
-@pytest.mark.parametrize("name", ["sub", "checkpoint/sub"])
+@pytest.mark.parametrize("name", ["sub", "parts/sub"])
 def test_a_folder_too_many_is_named(artifact: Path, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "uni"
     shutil.copytree(artifact, folder)
@@ -169,8 +169,8 @@ def test_swapped_files_are_found(artifact: Path, tmp_path: Path) -> None:
     folder = tmp_path / "uni"
     shutil.copytree(artifact, folder)
     os.rename(folder / "tokenizer.json", folder / "x")
-    os.rename(folder / "checkpoint/step.json", folder / "tokenizer.json")
-    os.rename(folder / "x", folder / "checkpoint/step.json")
+    os.rename(folder / "parts/step.json", folder / "tokenizer.json")
+    os.rename(folder / "x", folder / "parts/step.json")
     assert "where the manifest says" in refusal(folder)
 
 

@@ -97,7 +97,7 @@ def nearest_class(vector: np.ndarray, model: VectorModel, classes: dict[str, lis
 def test_sense_vectors_lie_with_their_class_and_skipgram_has_one_for_all(trained: Result) -> None:
     source = oracle_source("english")
     model = trained.model
-    plain = train_word2vec(Word2vecRecipe(), oracle_job(threads=2, tokens=3_000_000)).model
+    plain = train_word2vec(Word2vecRecipe(), oracle_job(threads=2, tokens=1_000_000)).model
     classes = {kind: [word for word in words if word not in source.senses] for kind, words in source.classes.items()}
     classes = {kind: [word for word in words if len(model.senses(word)) == 1] for kind, words in classes.items()}
     found = {True: 0, False: 0}
@@ -127,7 +127,7 @@ def test_context_chooses_the_neighbours(trained: Result) -> None:
 def test_chinese(own_folder: pytest.MonkeyPatch) -> None:
     source = oracle_source("chinese")
     model = train_senses(
-        SenseRecipe(exposure=4_000_000), job_of(read_corpus("builtin:oracle-chinese"), threads=2)
+        SenseRecipe(exposure=3_000_000), job_of(read_corpus("builtin:oracle-chinese"), threads=2)
     ).model
     found = [one for one in chosen_senses(model, source) if one[0] != "打"]
     assert np.mean([agrees for *_, agrees in found]) > 0.85

@@ -255,9 +255,14 @@ class _Stages:
     carried: Arrays = field(default_factory=dict)
     facts: dict[str, Any] | None = None
 
+    @cached_property
+    def _found(self) -> tuple[Arrays, dict[str, Any]] | None:
+        """What an earlier run has kept."""
+        return self.inner.kept() if self.inner is not None else None
+
     def senses(self, window: int) -> tuple[Senses, dict[str, Any]] | None:
         """The senses and facts of a run that was in its second training when it was kept."""
-        found = self.inner.kept() if self.inner is not None else None
+        found = self._found
         if found is None or found[1]["facts"] is None:
             return None
         self.carried = {name: np.array(found[0][name]) for name in _SAVED}
@@ -281,7 +286,7 @@ class _Stages:
 
     def kept(self) -> tuple[Arrays, dict[str, Any]] | None:
         """The state of this training, if it is the one that was kept."""
-        found = self.inner.kept() if self.inner is not None else None
+        found = self._found
         if found is None or found[1]["loop"] is None or (found[1]["facts"] is None) != (self.facts is None):
             return None
         return found[0], found[1]["loop"]
