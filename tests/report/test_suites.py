@@ -207,9 +207,12 @@ def test_words_in_context_of_several_senses(tmp_path: Path) -> None:
     asked: list[tuple[str, ...]] = []
 
     class Senses(VectorModel):
-        def similarity_in_context(self, one: str, before: str, two: str, after: str) -> dict[str, float]:
+        def similarity_in_context(self, one: str, before: str, two: str, after: str) -> float:
             asked.append((one, before, two, after))
-            return {"AvgSimC": -len(asked), "MaxSimC": len(asked)}
+            return -len(asked)
+
+        def max_similarity_in_context(self, one: str, before: str, two: str, after: str) -> float:
+            return len(asked)
 
     plain = small_model(WORDS, LINE)
     report = evaluate_contexts(Senses(plain.recipe, plain.tokenizer, "lines", plain.vectors), [contexts(tmp_path)])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +76,9 @@ def _in_context(pairs: Sequence[Pair], model: Any, spell: _Spelling) -> dict[str
         if one is None or two is None or pair.contexts is None:
             continue
         before, after = (unmarked(context) for context in pair.contexts)
-        found = model.similarity_in_context(one, before, two, after)
-        ours.append(found if isinstance(found, Mapping) else {"in_context": float(found)})
+        asked = (one, before, two, after)
+        both = model.similarity_in_context(*asked), model.max_similarity_in_context(*asked)
+        ours.append({"AvgSimC": both[0], "MaxSimC": both[1]})
         gold.append(pair.score)
     report: dict[str, Any] = {}
     for name in ours[0] if ours else ():
@@ -127,7 +128,7 @@ def evaluate_analogies(
         raise AbilityError(f"there is no method {method!r} for analogies: choose add or mul.")
     questions = [question for path in files for question in read_questions(path)]
     among = frequent_rows(model, restrict)
-    kinds, place = _fold_case(model.words, among)
+    kinds, place = _fold_case(getattr(model, "names", model.words), among)
     asked = np.array([[place.get(word.upper(), -1) for word in question.words] for question in questions])
     covered = np.all(asked >= 0, axis=1)
     right = np.zeros(len(questions), dtype=np.bool_)

@@ -64,6 +64,11 @@ class WordModel:
         """The row of each word."""
         return {word: row for row, word in enumerate(self.words) if row >= FIRST_WORD}
 
+    @property
+    def names(self) -> list[str]:
+        """The word of each row, whatever its sense."""
+        return self.words
+
     def find(self, word: str) -> int | None:
         """The row of a word as it is given, or as the tokenizer writes it; None if there is none."""
         for one in (word, self.written(word)):

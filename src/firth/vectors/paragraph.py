@@ -39,8 +39,7 @@ _RATE = 0.05
 _FEW, _NEGATIVES = 1_000_000, (15, 5)  # texts of so few words need more noise words
 _TOGETHER = 20  # noise words for which a document's vector is moved at once: many more make it leap
 _PULL = 3.0  # steps times rate that blocks take beside each other with an output: many more make it leap
-_SMALLEST, _LARGEST = 500, 20_000  # words of text in a block
-_POOL = 1024  # noise words that a block draws from: few rows make exact mode quick
+_SMALLEST, _LARGEST = 500, 10_000  # words of text in a block, and noise words that it draws from
 _INFERENCE_POOL = 1 << 17
 _TEXTS, _PART = 20_000, 256  # new texts that are encoded at once, and that a thread takes at a time
 _LEAST_RATE = 1e-4  # of the first rate
@@ -167,7 +166,7 @@ class ParagraphBlocks:
         self.recipe, self.text, self.seed = recipe, text, seed
         self.words = len(text.ids)
         self.steps = Steps(recipe, text.counts)
-        size = self._block_size()
+        self.size = size = self._block_size()
         bounds = document_bounds(text)
         self.documents = len(bounds) - 1
         full = np.flatnonzero(np.diff(bounds))
@@ -196,7 +195,7 @@ class ParagraphBlocks:
         lanes = LANES if recipe.mode == "exact" else 0
         longest = int(np.diff(self.pieces[self.cuts]).max())
         together = lanes * int(np.diff(self.cuts).max())
-        inputs, outputs = lanes * min(size, longest), lanes * min(size, longest + _POOL)
+        inputs, outputs = lanes * min(size, longest), lanes * min(size, longest + self.size)
         room = 4 * (size + outputs) * stride_of(wide) + 4 * (self.documents + together) * stride_of(narrow)
         if room > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
             raise RecipeError(
@@ -223,7 +222,7 @@ class ParagraphBlocks:
         states = np.empty(end - begin, dtype=np.uint64)
         kernels.place_states(start, states)
         owners, shares = self.owners[begin:end].copy(), self.shares[begin:end]
-        pieces = self.steps.plan(ids, bounds, states, self.steps.pool(_POOL, start), owners, shares)
+        pieces = self.steps.plan(ids, bounds, states, self.steps.pool(self.size, start), owners, shares)
         touches = [Touch(0, pieces.owners), Touch(1, pieces.targets), Touch(2, pieces.words)]
         return Plan(touches[: len(self.tables)], pieces)
 

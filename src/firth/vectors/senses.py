@@ -57,6 +57,15 @@ class SenseModel(VectorModel):
         """The numbers that an artifact keeps."""
         return super().arrays() | _senses_to_arrays(self.inventory)
 
+    @property
+    def names(self) -> list[str]:
+        """The word of each row, whatever its sense."""
+        found = list(self.words)
+        for word in self._vocabulary:
+            for row in self.rows_of(word):
+                found[row] = word
+        return found
+
     def senses(self, word: str) -> list[str]:
         """The names of a word's senses, the most frequent first; a word with one sense is its own name."""
         return [self.words[row] for row in self.rows_of(word)]
