@@ -160,15 +160,16 @@ def test_vectors_of_real_text_are_as_good_as_gensims(
     """WordSim-353, with the same text and settings: not worse than gensim by more than two standard errors."""
     with gzip.open(shared_data / "lm" / "wiki_en.txt.gz", "rt", encoding="utf-8") as file:
         (tmp_path / "wiki.txt").write_text("".join(itertools.islice(file, 25_000)), encoding="utf-8")
+    rate = 0.025 if architecture == "skipgram" else 0.05
     recipe = Word2vecRecipe(
-        architecture=architecture, mode=mode, epochs=5, negatives=5, subsample=1e-3, learning_rate=0.025
+        architecture=architecture, mode=mode, epochs=5, negatives=5, subsample=1e-3, learning_rate=rate
     )  # type: ignore[arg-type]
     job = job_of(read_corpus(tmp_path / "wiki.txt"), recipe.tokenizer, threads=2)
     text = job.text
     assert text.total > 800_000
     theirs = Word2Vec(
         vector_size=100, window=5, min_count=1, sample=1e-3, workers=2, sg=int(architecture == "skipgram"),
-        negative=5, alpha=0.025, seed=1,
+        negative=5, alpha=rate, seed=1,
     )  # fmt: skip
     known = set(text.words[FIRST_WORD:])
     sentences = [[word for word in sentence if word in known] for sentence in sentences_of(text)]

@@ -170,7 +170,8 @@ def shares_of(blocks: WordBlocks, numbers: range, rate: float) -> list[Any]:
             lanes[table][np.unique(rows)] += 1
             np.add.at(places[table], rows, 1)
     pairs = [zip(*sums, strict=True) for sums in zip(lanes, places, strict=True)]
-    return [np.array([share(k, n, rate) for k, n in pair]) for pair in pairs]
+    rates = [rate * table.pull for table in blocks.tables]
+    return [np.array([share(k, n, one) for k, n in pair]) for pair, one in zip(pairs, rates, strict=True)]
 
 
 def test_many_steps_together_count_as_if_they_came_after_each_other() -> None:

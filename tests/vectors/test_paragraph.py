@@ -71,7 +71,7 @@ def mixed(number: int) -> int:
 
 
 def slow_plan(steps: Steps, texts: list[list[int]], states: list[int], pool: list[int]) -> tuple[Any, Any, Any]:
-    """The words that are kept of each text, the reach of each, and the targets of each chunk."""
+    """The words that are kept of each text, the reach of each, and the targets of each."""
     words, reach, targets = [], [], []
     for text, state in zip(texts, states, strict=True):
         kept = []
@@ -83,12 +83,12 @@ def slow_plan(steps: Steps, texts: list[list[int]], states: list[int], pool: lis
                     kept.append(word)
                     wide = 1 + (((number & 0xFFFFFFFF) * steps.recipe.window) >> 32)
                     reach.append(wide if steps.recipe.combine == "mean" else steps.recipe.window)
-        for begin in range(0, len(kept), steps.chunk):
-            chunk, noise = kept[begin : begin + steps.chunk], []
-            for _ in range(len(chunk) * steps.draws):
+        for word in kept:
+            noise = []
+            for _ in range(steps.draws):
                 state = (state + GOLDEN) & MASK
                 noise.append(pool[((mixed(state) >> 32) * len(pool)) >> 32])
-            targets.append((chunk, noise))
+            targets.append([word, *noise])
         words.append(kept)
     return words, reach, targets
 
@@ -97,15 +97,15 @@ def sigmoid(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
-def slow_loss(h: Any, outputs: Any, positive: list[int], noise: list[int]) -> float:
-    """The objective of the module's first lines."""
-    return float(-np.log(sigmoid(outputs[positive] @ h)).sum() - np.log(sigmoid(-outputs[noise] @ h)).sum())
+def slow_loss(h: Any, outputs: Any, targets: Any) -> float:
+    """The objective of the module's first lines, for one word."""
+    word, *noise = targets
+    return float(-np.log(sigmoid(outputs[word] @ h)) - np.log(sigmoid(-outputs[noise] @ h)).sum())
 
 
-def slow_step(h: Any, outputs: Any, positive: list[int], noise: list[int], rate: float) -> Any:
+def slow_step(h: Any, outputs: Any, targets: list[int], rate: float) -> Any:
     """How h changes in a step; outputs change too."""
-    targets, labels = [*positive, *noise], np.repeat([1, 0], [len(positive), len(noise)])
-    steps = rate * (labels - sigmoid(outputs[targets] @ h))
+    steps = rate * (np.eye(len(targets))[0] - sigmoid(outputs[targets] @ h))
     change = steps @ outputs[targets]
     np.add.at(outputs, targets, steps[:, None] * h)
     return change
@@ -122,16 +122,16 @@ def slow_learn(steps: Steps, planned: Any, tables: list[Any], pieces: Pieces, ra
     documents, outputs, *inputs = tables
     words, reach, targets = planned
     size, window, loss = documents.shape[1], steps.recipe.window, 0.0
-    chunks, reaches = iter(targets), iter(reach)
+    each, reaches = iter(targets), iter(reach)
     for owner, share, kept in zip(pieces.owners, pieces.shares, words, strict=True):
         row = documents[owner].copy()
-        for begin in range(0, len(kept), steps.chunk):
-            positive, noise = next(chunks)
+        for index in range(len(kept)):
+            some = next(each)
             if not inputs:
-                loss += slow_loss(row, outputs, positive, noise)
-                row += slow_step(row, outputs, positive, noise, rate)
+                loss += slow_loss(row, outputs, some)
+                row += slow_step(row, outputs, some, rate)
                 continue
-            near = around(kept, begin, next(reaches))
+            near = around(kept, index, next(reaches))
             if steps.recipe.combine == "mean":
                 h = np.mean([row, *(inputs[0][word] for _, word in near)], axis=0)
             else:
@@ -140,8 +140,8 @@ def slow_learn(steps: Steps, planned: Any, tables: list[Any], pieces: Pieces, ra
                 for distance, word in near:
                     slot = window + distance + (distance < 0)
                     h[slot * size : (slot + 1) * size] = inputs[0][word]
-            loss += slow_loss(h, outputs, positive, noise)
-            change = slow_step(h, outputs, positive, noise, rate)
+            loss += slow_loss(h, outputs, some)
+            change = slow_step(h, outputs, some, rate)
             row += change[:size]
             for distance, word in near:
                 slot = 0 if steps.recipe.combine == "mean" else window + distance + (distance < 0)
@@ -163,7 +163,7 @@ def example(shape: str) -> tuple[Steps, list[list[int]], Pieces, list[int], list
     bounds = np.cumsum([0, *map(len, texts)]).astype(np.int64)
     pieces = steps.plan(
         ids, bounds, np.array(states, dtype=np.uint64), np.array(pool, dtype=np.int32),
-        np.array([2, 0, 1, 3], dtype=np.int32), np.array([1, 1, 0.5, 1], dtype=np.float32),
+        np.array([2, 0, 1, 3], dtype=np.int32), np.array([1, 1, 1, 0.5], dtype=np.float32),
     )  # fmt: skip
     wide = paragraph.output_dimension(recipe)
     widths = (recipe.dimension, wide) if shape == "dbow" else (recipe.dimension, wide, recipe.dimension)
@@ -178,7 +178,7 @@ def test_plan_is_that_of_a_plain_twin(shape: str) -> None:
     assert pieces.words.tolist() == [word for kept in words for word in kept]
     assert np.diff(pieces.begins).tolist() == [len(kept) for kept in words]
     assert pieces.reach.tolist() == reach
-    assert pieces.targets.tolist() == [word for pair in targets for part in pair for word in part]
+    assert pieces.targets.tolist() == [word for some in targets for word in some]
     assert 0 < len(pieces.words) < sum(word >= FIRST_WORD for text in texts for word in text)
 
 
@@ -213,22 +213,20 @@ def test_a_step_follows_the_gradient(frozen: bool) -> None:
     """The change of a row over the rate is the derivative of the loss, by finite differences; targets repeat."""
     rng = np.random.default_rng(2)
     outputs, row = rng.normal(size=(9, 8)), rng.normal(size=8)
-    positive, noise, rate = [1, 2, 2], [3, 1, 4, 4, 4, 5, 6, 7, 8, 0], 1e-3
+    targets, rate = np.array([1, 3, 1, 4, 4, 4, 5, 6, 7, 8, 0], dtype=np.int32), 1e-3
     table, moved = from_matrix(outputs.astype(np.float32)), row.astype(np.float32)
-    targets = np.array([*positive, *noise], dtype=np.int32)
-    scores = np.empty(targets.size + 8, dtype=np.float32)
-    end, stride = targets.size, table.stride
-    loss = kernels.step(
-        moved, table.flat, targets, 0, len(positive), end, stride, table.width, np.float32(rate), frozen, scores
+    scores, losses = np.empty(targets.size + 8, dtype=np.float32), np.array([2.0, 0.5])
+    kernels.step(
+        moved, table.flat, targets, 0, targets.size, table.stride, table.width, np.float32(rate), frozen, scores, losses
     )
-    assert loss == pytest.approx(slow_loss(row, outputs, positive, noise), rel=1e-5)
+    assert losses[0] - np.log(losses[1]) == pytest.approx(2 - np.log(0.5) + slow_loss(row, outputs, targets), rel=1e-5)
 
     def slope(place: tuple[int, ...]) -> float:
         values = []
         for sign in (1e-5, -1e-5):
             matrix = np.vstack([row, outputs])
             matrix[place] += sign
-            values.append(slow_loss(matrix[0], matrix[1:], positive, noise))
+            values.append(slow_loss(matrix[0], matrix[1:], targets))
         return (values[0] - values[1]) / 2e-5
 
     np.testing.assert_allclose((moved - row) / rate, [-slope((0, place)) for place in range(8)], atol=0.1)
@@ -307,13 +305,10 @@ def test_losses_are_the_mean_over_words(job: Job) -> None:
     for block in range(blocks.blocks):
         plan = blocks.plan(0, block)
         found, examples = blocks.learn(plan, 1e-12)
-        again, pieces, place = 0.0, plan.content, 0
-        for owner, count in zip(pieces.owners, np.diff(pieces.begins), strict=True):
-            for begin in range(0, count, blocks.steps.chunk):
-                size = min(blocks.steps.chunk, count - begin)
-                targets = pieces.targets[place : place + 4 * size]
-                again += slow_loss(documents[owner], outputs, targets[:size], targets[size:])
-                place += 4 * size
+        pieces = plan.content
+        owners = np.repeat(pieces.owners, np.diff(pieces.begins))
+        each = zip(owners, pieces.targets.reshape(-1, 4), strict=True)
+        again = sum(slow_loss(documents[owner], outputs, targets) for owner, targets in each)
         assert found == pytest.approx(again, rel=1e-5)
         assert examples == pieces.begins[-1]
         total, words = total + found, words + examples
@@ -326,7 +321,7 @@ def test_noise_words_follow_their_shares(job: Job) -> None:
     shares = noise_shares(job.text.counts, 0.75)
     found = np.zeros(shares.size)
     for epoch, block in itertools.product(range(20), range(blocks.blocks)):
-        pool = blocks.steps.pool(paragraph._POOL, np.uint64(1000 * epoch + block))
+        pool = blocks.steps.pool(blocks.pool, np.uint64(1000 * epoch + block))
         found += np.bincount(pool, minlength=shares.size)
     expected = shares * found.sum()
     seen = expected > 0

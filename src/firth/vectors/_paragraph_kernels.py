@@ -1,8 +1,7 @@
 """Documents that predict their words: pieces of text are planned first, then learnt from.
 
 A piece is a document or a part of one. All that is random in it follows from one number, so that it is the same in
-any block or batch. Each word brings noise words with it: word i has the targets from i * (1 + draws) on, and words that
-are learnt together have theirs in a row, first the words, then all their noise.
+any block or batch. Word i has the targets from i * (1 + draws) to (i + 1) * (1 + draws): itself, and its noise words.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ _FIRST_WORD = 5
 _LEAST = float32(1e-8)
 _TINY = 1e-200
 _LINE = 16  # numbers in a line of cache
+_SOON = 12  # how far ahead outputs are asked for, in targets
 
 
 @njit(cache=True, nogil=True)
@@ -70,20 +70,15 @@ def choose_words(
 
 
 @njit(cache=True, nogil=True)
-def list_targets(words: Any, begins: Any, chunk: Any, draws: Any, pool: Any, states: Any, targets: Any) -> Any:
-    """The targets of up to `chunk` words of a piece at a time: themselves, and `draws` times as many from the pool.
-
-    A word of the piece may be among those, as noise is drawn whatever the words.
-    """
+def list_targets(words: Any, begins: Any, draws: Any, pool: Any, states: Any, targets: Any) -> Any:
+    """The targets of each word: itself, and so many noise words from the pool, itself perhaps among them."""
     place = 0
     for piece in range(states.size):
         state = states[piece]
-        for first in range(begins[piece], begins[piece + 1], chunk):
-            last = min(first + chunk, begins[piece + 1])
-            for index in range(first, last):
-                targets[place] = words[index]
-                place += 1
-            for _ in range((last - first) * draws):
+        for index in range(begins[piece], begins[piece + 1]):
+            targets[place] = words[index]
+            place += 1
+            for _ in range(draws):
                 state += GOLDEN
                 targets[place] = pool[int64(((mixed(state) >> uint64(32)) * uint64(pool.size)) >> uint64(32))]
                 place += 1
@@ -96,18 +91,19 @@ def step(
     outputs: Any,
     targets: Any,
     begin: Any,
-    middle: Any,
     end: Any,
     stride: Any,
     width: Any,
     rate: Any,
     frozen: Any,
     scores: Any,
+    losses: Any,
 ) -> Any:
-    """One step of logistic regression between a row and its targets; returns the loss before it.
+    """One step of logistic regression between a row and its targets, those from `begin` to `end`.
 
-    The targets from `begin` to `middle` have the loss -log sigmoid(s), where s is their product with the row, those
-    from there to `end`, which are noise, -log sigmoid(-s). With `frozen` only the row moves.
+    The loss of the first is -log sigmoid(s), where s is its product with the row, that of the others, which are noise,
+    -log sigmoid(-s). With `frozen` only the row moves. Logarithms are slow, so losses[0] - log losses[1] grows by the
+    loss before the step.
     """
     target = begin
     while target + 3 <= end:
@@ -118,30 +114,25 @@ def step(
         dots11(row, (0,), outputs, (targets[target] * stride,), scores, target - begin, 0, width)
         target += 1
     sigmoids(scores, end - begin)
-    loss = _answer(scores, middle - begin, end - begin, rate)
+    _answer(scores, end - begin, rate, losses)
     if frozen:
         _pull(row, outputs, targets, begin, end, stride, width, scores)
     else:
         _move(row, outputs, targets, begin, end, stride, width, scores)
-    return loss
 
 
 @njit(cache=True, nogil=True)
-def _answer(scores: Any, middle: Any, end: Any, rate: Any) -> Any:
-    """Replaces the sigmoids of products by steps; returns the loss."""
-    loss, chance = 0.0, 1.0  # logarithms are slow: many probabilities are multiplied first
-    for place in range(end):
-        answer = scores[place]
-        if place < middle:
-            chance *= max(answer, _LEAST)
-            scores[place] = (float32(1.0) - answer) * rate
-        else:
-            chance *= max(float32(1.0) - answer, _LEAST)
-            scores[place] = -answer * rate
+def _answer(scores: Any, count: Any, rate: Any, losses: Any) -> Any:
+    """Replaces the sigmoids of products by steps."""
+    chance = losses[1] * max(scores[0], _LEAST)
+    scores[0] = (float32(1.0) - scores[0]) * rate
+    for place in range(1, count):
+        chance *= max(float32(1.0) - scores[place], _LEAST)
+        scores[place] *= -rate
         if chance < _TINY:
-            loss -= log(chance)
+            losses[0] -= log(chance)
             chance = 1.0
-    return loss - log(chance)
+    losses[1] = chance
 
 
 @njit(cache=True, nogil=True)
@@ -192,7 +183,6 @@ def _give(documents: Any, base: Any, width: Any, row: Any, share: Any) -> Any:
 @njit(cache=True, nogil=True)
 def learn_bags(
     begins: Any,
-    chunk: Any,
     draws: Any,
     owners: Any,
     shares: Any,
@@ -204,22 +194,20 @@ def learn_bags(
     rate: Any,
     frozen: Any,
 ) -> Any:
-    """The document of each piece predicts its words, up to `chunk` at a time; returns the sum of the losses."""
+    """The document of each piece predicts its words; returns the sum of the losses."""
     row = np.zeros(width, dtype=np.float32)
-    scores = np.empty(chunk * (1 + draws) + 8, dtype=np.float32)
-    loss = 0.0
+    scores = np.empty(draws + 9, dtype=np.float32)
+    losses = np.array([0.0, 1.0])
     for piece in range(owners.size):
         base = owners[piece] * stride
         _take(documents, base, width, row)
-        for first in range(begins[piece], begins[piece + 1], chunk):
-            last = min(first + chunk, begins[piece + 1])
-            begin, end = first * (1 + draws), last * (1 + draws)
-            for target in range(end, min(end + chunk * (1 + draws), targets.size)):
+        for index in range(begins[piece], begins[piece + 1]):
+            begin, end = index * (1 + draws), (index + 1) * (1 + draws)
+            for target in range(end + _SOON, min(end + _SOON + 1 + draws, targets.size)):
                 ask_for(outputs, targets[target], stride, width)
-            middle = begin + last - first
-            loss += step(row, outputs, targets, begin, middle, end, stride, width, rate, frozen, scores)
+            step(row, outputs, targets, begin, end, stride, width, rate, frozen, scores, losses)
         _give(documents, base, width, row, shares[piece])
-    return loss
+    return losses[0] - log(losses[1])
 
 
 @njit(cache=True, nogil=True)
@@ -255,7 +243,7 @@ def learn_windows(
     made = np.zeros(width, dtype=np.float32)
     before = np.zeros(width, dtype=np.float32)
     scores = np.empty(draws + 9, dtype=np.float32)
-    loss = 0.0
+    losses = np.array([0.0, 1.0])
     for piece in range(owners.size):
         base = owners[piece] * narrow
         _take(documents, base, dimension, row)
@@ -276,14 +264,14 @@ def learn_windows(
             else:
                 _average(row, inputs, rows, count, dimension, made)
             before[:] = made
-            loss += step(made, outputs, targets, begin, begin + 1, end, stride, width, rate, frozen, scores)
+            step(made, outputs, targets, begin, end, stride, width, rate, frozen, scores, losses)
             before[:] = made - before
             for place in range(dimension):
                 row[place] += before[place]
             if not frozen:
                 _spread(inputs, rows, slots, count, dimension, before, concat)
         _give(documents, base, dimension, row, shares[piece])
-    return loss
+    return losses[0] - log(losses[1])
 
 
 @njit(cache=True, nogil=True, fastmath=True)

@@ -220,12 +220,12 @@ class _Exact:
 
     def _merge(self, lanes: Sequence[_Lane], part: int, rate: float) -> None:
         for number, table in enumerate(self.blocks.tables):
-            sums = (self.touching[number], self.places[number])
+            sums, pull = (self.touching[number], self.places[number]), rate * table.pull
             each = [(lane.touched[number], lane.counts[number], lane) for lane in lanes]
             for rows, count, lane in each:
                 count_lanes(rows, lane.often[number], count, part, self.count, *sums)
             for rows, count, lane in each:
-                merge_rows(table.flat, rows, count, table.stride, lane.first[number], part, self.count, *sums, rate)
+                merge_rows(table.flat, rows, count, table.stride, lane.first[number], part, self.count, *sums, pull)
             for rows, count, _ in each:
                 clear_places(rows, count, part, self.count, self.places[number])
 

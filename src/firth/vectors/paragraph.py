@@ -37,9 +37,11 @@ from firth.vectors.text import FIRST_WORD, TrainingText
 
 _RATE = 0.05
 _FEW, _NEGATIVES = 1_000_000, (15, 5)  # texts of so few words need more noise words
-_TOGETHER = 20  # noise words for which a document's vector is moved at once: many more make it leap
 _PULL = 3.0  # steps times rate that blocks take beside each other with an output: many more make it leap
-_SMALLEST, _LARGEST = 500, 10_000  # words of text in a block, and noise words that it draws from
+_SMALLEST, _LARGEST = 500, 10_000  # words of text in a block
+_POOL = (
+    1024  # noise words at least that a block draws from, or half as many as it has words: few rows are quick to copy
+)
 _INFERENCE_POOL = 1 << 17
 _TEXTS, _PART = 20_000, 256  # new texts that are encoded at once, and that a thread takes at a time
 _LEAST_RATE = 1e-4  # of the first rate
@@ -99,7 +101,6 @@ class Steps:
         self.recipe = recipe = settle(recipe, int(counts.sum()))
         assert isinstance(recipe.negatives, int)
         self.draws = recipe.negatives
-        self.chunk = max(1, _TOGETHER // self.draws) if recipe.architecture == "dbow" else 1
         self.keep = keep_thresholds(counts, recipe.subsample)
         self.kept = float((counts * (self.keep / 2**32)).sum() / counts.sum())
         self.alias = alias_table(noise_shares(counts, recipe.noise))
@@ -125,7 +126,7 @@ class Steps:
         window, shrink = self.recipe.window, self.recipe.combine == "mean"
         count = int(kernels.choose_words(ids, bounds, self.keep, window, shrink, states, words, begins, reach))
         targets = np.empty(count * (1 + self.draws), dtype=np.int32)
-        kernels.list_targets(words, begins, self.chunk, self.draws, pool, states, targets)
+        kernels.list_targets(words, begins, self.draws, pool, states, targets)
         return Pieces(owners, shares, words[:count], begins, reach[:count], targets)
 
     def learn(self, pieces: Pieces, tables: Sequence[Table], rate: float, frozen: bool = False) -> float:
@@ -134,7 +135,7 @@ class Steps:
         stride, width, step = outputs.stride, outputs.width, np.float32(rate)
         if self.recipe.architecture == "dbow":
             loss = kernels.learn_bags(
-                pieces.begins, self.chunk, self.draws, pieces.owners, pieces.shares, pieces.targets, documents.flat,
+                pieces.begins, self.draws, pieces.owners, pieces.shares, pieces.targets, documents.flat,
                 outputs.flat, stride, width, step, frozen,
             )  # fmt: skip
         else:
@@ -166,7 +167,8 @@ class ParagraphBlocks:
         self.recipe, self.text, self.seed = recipe, text, seed
         self.words = len(text.ids)
         self.steps = Steps(recipe, text.counts)
-        self.size = size = self._block_size()
+        size = self._block_size()
+        self.pool = max(_POOL, size // 2)
         bounds = document_bounds(text)
         self.documents = len(bounds) - 1
         full = np.flatnonzero(np.diff(bounds))
@@ -195,7 +197,7 @@ class ParagraphBlocks:
         lanes = LANES if recipe.mode == "exact" else 0
         longest = int(np.diff(self.pieces[self.cuts]).max())
         together = lanes * int(np.diff(self.cuts).max())
-        inputs, outputs = lanes * min(size, longest), lanes * min(size, longest + self.size)
+        inputs, outputs = lanes * min(size, longest), lanes * min(size, longest + self.pool)
         room = 4 * (size + outputs) * stride_of(wide) + 4 * (self.documents + together) * stride_of(narrow)
         if room > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
             raise RecipeError(
@@ -222,7 +224,7 @@ class ParagraphBlocks:
         states = np.empty(end - begin, dtype=np.uint64)
         kernels.place_states(start, states)
         owners, shares = self.owners[begin:end].copy(), self.shares[begin:end]
-        pieces = self.steps.plan(ids, bounds, states, self.steps.pool(self.size, start), owners, shares)
+        pieces = self.steps.plan(ids, bounds, states, self.steps.pool(self.pool, start), owners, shares)
         touches = [Touch(0, pieces.owners), Touch(1, pieces.targets), Touch(2, pieces.words)]
         return Plan(touches[: len(self.tables)], pieces)
 

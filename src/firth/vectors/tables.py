@@ -21,6 +21,8 @@ class Table:
     rows: int
     dimension: int
     spare: int = 0
+    pull: float = 1.0
+    """How far learning goes for each place where a row is used, as a multiple of the rate: see `share_of_changes`."""
 
     @property
     def stride(self) -> int:

@@ -25,6 +25,8 @@ from firth.vectors.tables import Table, random_table, zeros
 from firth.vectors.text import FIRST_WORD, TrainingText
 
 _LONGEST = 1000  # words of a sentence that are looked at together
+_PULLS = {"skipgram": 1.0, "cbow": 0.1}
+"""Of outputs: in a window of skip-gram they learn from each word around, in one of CBOW only once."""
 _POOL = {"exact": 4096, "fast": 0}
 """Noise words that a block draws from: few rows make exact mode quick; 0 means all words."""
 _MOST_BUCKETS = 2_000_000
@@ -144,7 +146,8 @@ class WordBlocks:
         parts = int(np.diff(self.spelling[0]).max()) if self.spelling else 1
         lanes = LANES if recipe.mode == "exact" else 0
         inputs = random_table(rows, recipe.dimension, self.seed, FIRST_WORD, lanes * min(rows, longest * parts))
-        return inputs, zeros(size, recipe.dimension, lanes * size)
+        outputs = zeros(size, recipe.dimension, lanes * size)
+        return inputs, replace(outputs, pull=_PULLS[recipe.architecture])
 
     def _go_on_from(self, model: VectorModel) -> None:
         """Takes over what a model has learnt; new words keep what chance gave them."""
