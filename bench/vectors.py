@@ -300,21 +300,22 @@ def vocabulary(text: Path, folder: Path, words: int, sample: float, seeds: int) 
 
     from firth.recipes.vectors import skipgram as recipe
     from firth.vectors.job import Job
+    from firth.vectors.loop import run_loop
     from firth.vectors.text import TrainingText
-    from firth.vectors.word2vec import train_word2vec
+    from firth.vectors.word2vec import WordBlocks
 
-    print("\nskip-gram by size of the vocabulary (4 M random words, Zipf's law, fast, negatives=5)")
+    print("\nskip-gram by size of the vocabulary (4 M random words, Zipf's law, fast, 5 negatives)")
     rng = np.random.default_rng(0)
     for size in (10_000, 100_000, 1_000_000):
         shares = 1 / np.arange(1, size + 1)
         ids = (5 + rng.choice(size, 4_000_000, p=shares / shares.sum())).astype(np.uint32)
         bounds = np.arange(0, ids.size + 1, 20).astype(np.uint64)
         made = TrainingText(ids, bounds, np.array([0, bounds.size - 1], dtype=np.uint64), [""] * (size + 5))
-        settled = replace(recipe(), mode="fast", epochs=1, negatives=NEGATIVES)
-        job = Job(made, None, "lines", threads=2)  # type: ignore[arg-type]
-        train_word2vec(settled, replace(job, tokens=100_000))
+        settled = replace(recipe(), mode="fast", epochs=1, negatives=NEGATIVES, buckets=0)
+        blocks, job = WordBlocks(settled, made, 0), Job(made, None, "lines", threads=2)  # type: ignore[arg-type]
+        run_loop(blocks, settled, 0.025, replace(job, tokens=100_000))
         started = time.perf_counter()
-        train_word2vec(settled, job)
+        run_loop(blocks, settled, 0.025, job)
         print(f"  {size:>9,} words  {ids.size / (time.perf_counter() - started) / 1e6:5.2f} M words/s", flush=True)
 
 

@@ -206,7 +206,7 @@ class ParagraphBlocks:
             )
         # The others begin at zero, so all they learn at first is from these: too small, and early passes bring nothing.
         table = random_table(size, wide, self.seed, FIRST_WORD, outputs)
-        table.flat[:] *= np.float32(np.sqrt(wide))
+        table.flat[:] *= np.float32(np.sqrt(wide) / 2)
         tables = [zeros(self.documents, narrow, together), table]
         return tables if recipe.architecture == "dbow" else [*tables, zeros(size, narrow, inputs)]
 
