@@ -51,15 +51,21 @@ class Outcome:
         return "  ".join(cells)
 
 
+_LAUNCH = """import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)
+print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"""
+"""A small program that starts another: what is started counts the memory of whoever starts it as its own."""
+
+
 def measure(command: Sequence[str | Path], cache: Path | None = None) -> tuple[float, float]:
     """Seconds and peak megabytes of a program."""
     environment = os.environ | ({"FIRTH_CACHE": str(cache)} if cache else {})
     started = time.perf_counter()
-    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, env=environment)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
+    launch = [sys.executable, "-S", "-c", _LAUNCH, *map(str, command)]
+    code, peak = subprocess.run(launch, env=environment, check=True, capture_output=True, text=True).stdout.split()
+    if int(code):
         raise SystemExit(f"failed: {' '.join(map(str, command))}")
-    return time.perf_counter() - started, usage.ru_maxrss / 1024
+    return time.perf_counter() - started, int(peak) / 1024
 
 
 def firth(recipe: str, text: Path, out: Path, *settings: str, seed: int = 0) -> tuple[float, float]:
