@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -140,7 +141,7 @@ def one_line(text: str) -> str:
     return " ".join(text.splitlines()).strip()
 
 
-class LabelledInput:
+class LabelledInput(ABC):
     """What labelled texts come from, as an input of a corpus: each text is a document of one sentence."""
 
     def examples(self) -> Iterator[Example]:
@@ -157,9 +158,9 @@ class LabelledInput:
         """The texts alone."""
         return (RawDocument(example.text, example.source) for example in self.examples())
 
+    @abstractmethod
     def read(self) -> Iterator[Example]:
         """All texts."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
