@@ -32,7 +32,7 @@ _BLOCKS: dict[Mode, tuple[tuple[float, int], ...]] = {
     "fast": ((5_000_000, 10_000), (math.inf, 20_000)),
 }
 """Words of a text at most, and of a block: blocks that start together do not see each other, so they must be small."""
-_SEGMENT = 32  # blocks after which the loss is told, numbers are checked and the state may be kept
+_SEGMENT = 32  # blocks after which the loss is told and checked and the state may be kept
 _LEAST_RATE = 1e-4  # of the first rate
 _CALIBRATION = 1.0  # seconds of work that tell how much fits into a budget of time
 _SHARE = 0.95  # of a budget of time that is planned to be used
@@ -114,21 +114,23 @@ def run_loop(blocks: Blocks, recipe: SteppedRecipe, rate: float, job: Job) -> Pr
                 for loss, examples in worker(numbers, lambda number: _rate(rate, number, state.planned)):
                     state.loss, state.examples = state.loss + loss, state.examples + examples
                 state.done = numbers.stop
-                _check(blocks, state, job)
                 advance(len(numbers) * per_block, f"loss {state.loss / max(state.examples, 1):.4f}")
-                if state.done % blocks.blocks == 0 or state.done == state.planned:
+                stop, ended = interrupted(), state.done % blocks.blocks == 0 or state.done == state.planned
+                keeps = _is_to_be_kept(state, job, stop)
+                _check(blocks.tables if ended or keeps else (), state, job)  # whole tables: too much for each segment
+                if ended:
                     state.losses.append(state.loss / max(state.examples, 1))
                     state.loss, state.examples = 0.0, 0
-                _keep(blocks, state, job, interrupted())
-                if interrupted():
+                if keeps and job.keeper is not None:
+                    job.keeper.keep({f"table{n}": table.used for n, table in enumerate(blocks.tables)}, vars(state))
+                if stop:
                     raise KeyboardInterrupt
     return state
 
 
-def _keep(blocks: Blocks, state: Progress, job: Job, now: bool) -> None:
-    """Keeps the state if it is time to, or `now`; never at the end, when the model itself is about to be saved."""
-    if job.keeper is not None and state.done < state.planned and (now or job.keeper.due()):
-        job.keeper.keep({f"table{n}": table.used for n, table in enumerate(blocks.tables)}, vars(state))
+def _is_to_be_kept(state: Progress, job: Job, now: bool) -> bool:
+    """Whether it is time to keep the state, or `now`; never at the end, when the model itself is about to be saved."""
+    return job.keeper is not None and state.done < state.planned and (now or job.keeper.due())
 
 
 def _next_stop(done: int, blocks: int) -> int:
@@ -160,11 +162,14 @@ def _plan_length(blocks: Blocks, recipe: SteppedRecipe, job: Job, worker: Callab
     return max(1, int(_SHARE * job.seconds / pace))
 
 
-def _check(blocks: Blocks, state: Progress, job: Job) -> None:
-    if np.isfinite(state.loss) and all(np.isfinite(table.used.sum()) for table in blocks.tables):
+def _check(tables: Sequence[Table], state: Progress, job: Job) -> None:
+    """Raises `TrainingError` if the loss or a number of the tables is infinite or none at all."""
+    if np.isfinite(state.loss) and all(np.isfinite(table.used.sum()) for table in tables):
         return
     kept = (
-        "what was kept last is in its checkpoint: go on with --resume and" if job.keeper is not None else "train with"
+        "what was kept last, if anything, is in its checkpoint: go on with --resume and"
+        if job.keeper is not None
+        else "train with"
     )
     share = state.done / state.planned
     raise TrainingError(
