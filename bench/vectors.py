@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ import data
 
 WORDS = data.SHARED.parent / "words"
 SIZE, WINDOW, NEGATIVES, SAMPLE, LEAST = 100, 5, 5, 1e-4, 5
+SAME = (f"subsample={SAMPLE}", "subsample_rule=program")
 FIRTH = [str(Path(sys.executable).with_name("firth"))]
 
 
@@ -144,26 +146,13 @@ def quality(path: Path) -> dict[str, float]:
     return scores
 
 
-def same_share(text: Path) -> tuple[int, float]:
-    """The words of the text, and the threshold with which Firth keeps as many of them as the peers do.
-
-    They keep a word with probability sqrt(t / f) + t / f, the paper and Firth with sqrt(t / f).
-    """
-    from collections import Counter
-
+def count_words(text: Path) -> int:
+    """The words of the text that are frequent enough."""
     counts: Counter[str] = Counter()
     with open(text, encoding="utf-8") as file:
         for line in file:
             counts.update(line.split())
-    amounts = np.array([count for count in counts.values() if count >= LEAST], dtype=float)
-    shares = amounts / amounts.sum()
-    wanted = float((amounts * np.minimum(np.sqrt(SAMPLE / shares) + SAMPLE / shares, 1)).sum())
-    low, high = SAMPLE, 100 * SAMPLE
-    for _ in range(50):
-        middle = (low * high) ** 0.5
-        kept = float((amounts * np.minimum(np.sqrt(middle / shares), 1)).sum())
-        low, high = (middle, high) if kept < wanted else (low, middle)
-    return int(amounts.sum()), middle
+    return sum(count for count in counts.values() if count >= LEAST)
 
 
 NAMES = ("ws353", "men3000", "simlex999", "analogies")
@@ -207,9 +196,9 @@ def word2vec_c(text: Path, epochs: int, *options: str) -> Callable[[Path, int], 
     return lambda out, seed: measure([str(part) for part in [*command, *rest, "-output", out]])
 
 
-def skipgram(text: Path, folder: Path, words: int, sample: float, seeds: int) -> None:
+def skipgram(text: Path, folder: Path, words: int, seeds: int) -> None:
     epochs = 5
-    equal = [f"epochs={epochs}", f"negatives={NEGATIVES}", f"subsample={sample}"]
+    equal = [f"epochs={epochs}", f"negatives={NEGATIVES}", *SAME]
     runs = {
         "gensim": lambda out, seed: peer("gensim:skip", text, out, epochs, seed),
         "firth fast": lambda out, seed: firth("skipgram", text, out, *equal, "mode=fast", seed=seed),
@@ -224,9 +213,9 @@ def skipgram(text: Path, folder: Path, words: int, sample: float, seeds: int) ->
             "'as gensim' has 0.025)", epochs * words, seeds, runs, folder)  # fmt: skip
 
 
-def cbow(text: Path, folder: Path, words: int, sample: float, seeds: int) -> None:
+def cbow(text: Path, folder: Path, words: int, seeds: int) -> None:
     epochs = 5
-    equal = [f"epochs={epochs}", f"negatives={NEGATIVES}", f"subsample={sample}"]
+    equal = [f"epochs={epochs}", f"negatives={NEGATIVES}", *SAME]
     runs = {
         "gensim": lambda out, seed: peer("gensim:cbow", text, out, epochs, seed),
         "firth fast": lambda out, seed: firth("cbow", text, out, *equal, "mode=fast", seed=seed),
@@ -235,8 +224,8 @@ def cbow(text: Path, folder: Path, words: int, sample: float, seeds: int) -> Non
     compare(f"continuous bag of words, {NEGATIVES} negatives, {epochs} epochs", epochs * words, seeds, runs, folder)
 
 
-def tree(text: Path, folder: Path, words: int, sample: float, seeds: int) -> None:
-    equal = ["epochs=1", "loss=hierarchical", f"subsample={sample}"]
+def tree(text: Path, folder: Path, words: int, seeds: int) -> None:
+    equal = ["epochs=1", "loss=hierarchical", *SAME]
     runs = {
         "gensim": lambda out, seed: peer("gensim:tree", text, out, 1, seed),
         "firth fast": lambda out, seed: firth(
@@ -246,8 +235,8 @@ def tree(text: Path, folder: Path, words: int, sample: float, seeds: int) -> Non
     compare("skip-gram, hierarchical softmax, 1 epoch", words, seeds, runs, folder)
 
 
-def subwords(text: Path, folder: Path, words: int, sample: float, seeds: int) -> None:
-    equal = ["epochs=1", f"negatives={NEGATIVES}", f"subsample={sample}", "learning_rate=0.05"]
+def subwords(text: Path, folder: Path, words: int, seeds: int) -> None:
+    equal = ["epochs=1", f"negatives={NEGATIVES}", *SAME, "learning_rate=0.05"]
     runs = {
         "fastText": lambda out, seed: peer("fasttext:subwords", text, out, 1, seed),
         "firth fast": lambda out, seed: firth("fasttext", text, out, *equal, "mode=fast", seed=seed),
@@ -256,7 +245,7 @@ def subwords(text: Path, folder: Path, words: int, sample: float, seeds: int) ->
     compare("skip-gram with character n-grams of 3 to 6, 1 epoch", words, seeds, runs, folder)
 
 
-def glove(text: Path, folder: Path, words: int, sample: float, seeds: int) -> None:
+def glove(text: Path, folder: Path, words: int, seeds: int) -> None:
     epochs = 15
     print(f"\nGloVe, window 10, {epochs} epochs")
     out = folder / "glove"
@@ -283,14 +272,14 @@ def glove_programs(text: Path, folder: Path, epochs: int) -> float:
     return time.perf_counter() - started
 
 
-def paragraphs(text: Path, folder: Path, words: int, sample: float, seeds: int) -> None:
+def paragraphs(text: Path, folder: Path, words: int, seeds: int) -> None:
     """Documents of one sentence: 200,000 of them, or as many as there are."""
     short = folder / "documents.txt"
     with open(text, encoding="utf-8") as source, open(short, "w", encoding="utf-8") as target:
         lines = [line for line, _ in zip(source, range(200_000), strict=False)]
         target.writelines(lines)
     amount, epochs = sum(len(line.split()) for line in lines), 10
-    equal = [f"epochs={epochs}", f"negatives={NEGATIVES}", f"subsample={sample}"]
+    equal = [f"epochs={epochs}", f"negatives={NEGATIVES}", *SAME]
     print(f"\npv-dbow, {len(lines):,} documents, {amount / 1e6:.1f} M words, {epochs} epochs")
     theirs = peer("gensim:dbow", short, folder / "documents.npy", epochs)
     print(f"  gensim       {theirs[0]:8.1f} s  {epochs * amount / theirs[0] / 1e6:6.2f} M words/s {theirs[1]:6.0f} MB")
@@ -300,7 +289,7 @@ def paragraphs(text: Path, folder: Path, words: int, sample: float, seeds: int) 
               f"  {theirs[0] / ours[0]:.1f} times as fast", flush=True)  # fmt: skip
 
 
-def vocabulary(text: Path, folder: Path, words: int, sample: float, seeds: int) -> None:
+def vocabulary(text: Path, folder: Path, words: int, seeds: int) -> None:
     """Words a second as the vocabulary grows: nothing costs more for a larger one but the caches."""
     from dataclasses import replace
 
@@ -325,7 +314,7 @@ def vocabulary(text: Path, folder: Path, words: int, sample: float, seeds: int) 
         print(f"  {size:>9,} words  {ids.size / (time.perf_counter() - started) / 1e6:5.2f} M words/s", flush=True)
 
 
-def neighbours(text: Path, folder: Path, words: int, sample: float, seeds: int) -> None:
+def neighbours(text: Path, folder: Path, words: int, seeds: int) -> None:
     """Ten neighbours among a million vectors: real ones again and again with noise, where there are any."""
     from firth.vectors.index import build_index
     from firth.vectors.neighbours import Neighbours
@@ -396,10 +385,10 @@ def main() -> None:
         folder = Path(name)
         os.environ["FIRTH_CACHE"] = str(folder / "cache")
         text = tokenised(folder, options.megabytes)
-        words, sample = same_share(text)
-        print(json.dumps({"words": words, "cores": os.cpu_count(), "subsample": {"peers": SAMPLE, "firth": sample}}))
+        words = count_words(text)
+        print(json.dumps({"words": words, "cores": os.cpu_count()}))
         for part in options.only.split(","):
-            PARTS[part](text, folder, words, sample, options.seeds)
+            PARTS[part](text, folder, words, options.seeds)
     return None
 
 

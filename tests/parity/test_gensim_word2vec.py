@@ -162,7 +162,13 @@ def test_vectors_of_real_text_are_as_good_as_gensims(
         (tmp_path / "wiki.txt").write_text("".join(itertools.islice(file, 25_000)), encoding="utf-8")
     rate = 0.025 if architecture == "skipgram" else 0.05
     recipe = Word2vecRecipe(
-        architecture=architecture, mode=mode, epochs=5, negatives=5, subsample=1e-3, learning_rate=rate
+        architecture=architecture,
+        mode=mode,
+        epochs=5,
+        negatives=5,
+        subsample=1e-3,
+        learning_rate=rate,
+        subsample_rule="program",
     )  # type: ignore[arg-type]
     job = job_of(read_corpus(tmp_path / "wiki.txt"), recipe.tokenizer, threads=2)
     text = job.text

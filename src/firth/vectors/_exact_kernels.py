@@ -45,8 +45,7 @@ def copy_rows(table: Any, touched: Any, count: Any, stride: Any, first: Any) -> 
     for place in range(count):
         _ask_ahead(table, touched, count, place, stride)
         source, target = touched[place] * stride, (first + place) * stride
-        for column in range(stride):
-            table[target + column] = table[source + column]
+        table[target : target + stride] = table[source : source + stride]
 
 
 @njit(cache=True, nogil=True)
@@ -97,8 +96,7 @@ def merge_rows(
         _ask_ahead(table, touched, count, place, stride)
         source, target = (first + place) * stride, row * stride
         if lanes[row] == 1:
-            for column in range(stride):
-                table[target + column] = table[source + column]
+            table[target : target + stride] = table[source : source + stride]
         else:
             rest = float32(1.0)
             if lanes[row]:  # the first of them takes the old row off for all
@@ -106,8 +104,9 @@ def merge_rows(
                 places[row] = share_of_changes(several, places[row], rate)
                 rest = float32(1.0 - several * places[row])
             share = float32(places[row])
+            old, new = table[target : target + stride], table[source : source + stride]
             for column in range(stride):
-                table[target + column] = rest * table[target + column] + share * table[source + column]
+                old[column] = rest * old[column] + share * new[column]
         lanes[row] = 0
 
 

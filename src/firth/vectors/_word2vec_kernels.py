@@ -224,9 +224,9 @@ def average(inputs: Any, rows: Any, count: Any, stride: Any, width: Any, mean: A
     for place in range(width):
         mean[place] = float32(0.0)
     for index in range(count):
-        base = rows[index] * stride
+        row = inputs[rows[index] * stride : rows[index] * stride + width]
         for place in range(width):
-            mean[place] += inputs[base + place]
+            mean[place] += row[place]
     for place in range(width):
         mean[place] *= share
         mean[width + place] = mean[place]
@@ -238,9 +238,9 @@ def spread(inputs: Any, rows: Any, count: Any, stride: Any, width: Any, mean: An
     for place in range(width):
         mean[width + place] = mean[place] - mean[width + place]
     for index in range(count):
-        base = rows[index] * stride
+        row = inputs[rows[index] * stride : rows[index] * stride + width]
         for place in range(width):
-            inputs[base + place] += mean[width + place]
+            row[place] += mean[width + place]
 
 
 @njit(cache=True, nogil=True)
@@ -281,9 +281,9 @@ def _mean(parts: Any, first: Any, last: Any, table: Any, stride: Any, width: Any
     for place in range(width):
         made[base + place] = float32(0.0)
     for part in range(first, last):
-        row = parts[part] * stride
+        row = table[parts[part] * stride : parts[part] * stride + width]
         for place in range(width):
-            made[base + place] += table[row + place]
+            made[base + place] += row[place]
     for place in range(width):
         made[base + place] *= share
 
@@ -300,9 +300,9 @@ def hand_down(parts: Any, starts: Any, begin: Any, end: Any, table: Any, stride:
         for place in range(width):
             made[size + base + place] = made[base + place] - made[size + base + place]
         for part in range(starts[index], starts[index + 1]):
-            row = parts[part] * stride
+            row = table[parts[part] * stride : parts[part] * stride + width]
             for place in range(width):
-                table[row + place] += made[size + base + place]
+                row[place] += made[size + base + place]
 
 
 @njit(cache=True, nogil=True)

@@ -101,7 +101,7 @@ class Steps:
         self.recipe = recipe = settle(recipe, int(counts.sum()))
         assert isinstance(recipe.negatives, int)
         self.draws = recipe.negatives
-        self.keep = keep_thresholds(counts, recipe.subsample)
+        self.keep = keep_thresholds(counts, recipe.subsample, recipe.subsample_rule)
         self.kept = float((counts * (self.keep / 2**32)).sum() / counts.sum())
         self.alias = alias_table(noise_shares(counts, recipe.noise))
 

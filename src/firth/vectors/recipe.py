@@ -14,6 +14,7 @@ from firth.tokens.tokenizer import Tokenizer
 
 Mode = Literal["exact", "fast"]
 Auto = Literal["auto"]
+Rule = Literal["paper", "program"]
 
 
 def _frequent_words() -> TokenizerRecipe:
@@ -137,6 +138,8 @@ class Word2vecRecipe(SteppedRecipe):
     """Draw each window's width from 1 to `window`, so that near words count more."""
     subsample: float = 1e-4
     """Leave out a word of relative frequency f with probability 1 - sqrt(subsample / f); 0 keeps all."""
+    subsample_rule: Rule = "paper"
+    """program: keep subsample / f more, as word2vec.c, gensim and fastText do."""
     negatives: int | Auto = "auto"
     """Words drawn from the noise for each; auto: 5, and up to 15 for small texts."""
     noise: float = 0.75
@@ -222,6 +225,7 @@ class ParagraphRecipe(SteppedRecipe):
     """dm: how the document's vector and the words' are put together."""
     window: int = 5
     subsample: float = 1e-4
+    subsample_rule: Rule = "paper"
     negatives: int | Auto = "auto"
     noise: float = 0.75
 

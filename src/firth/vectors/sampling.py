@@ -8,24 +8,28 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.vectors._tree_kernels import join_nodes, node_depths, write_ways
+from firth.vectors.recipe import Rule
 
 Counts = npt.NDArray[np.int64]
 _ALL = 2**32 - 1
 
 
-def keep_thresholds(counts: Counts, subsample: float) -> npt.NDArray[np.uint32]:
+def keep_thresholds(counts: Counts, subsample: float, rule: Rule = "paper") -> npt.NDArray[np.uint32]:
     """For each word, the largest random number of 32 bits with which it is kept.
 
-    A word of relative frequency U(w) is left out with probability 1 - sqrt(subsample / U(w)); 0 keeps all.
+    A word of relative frequency U(w) is left out with probability 1 - sqrt(subsample / U(w)); 0 keeps all. The program
+    that came with the paper, and those that follow it, keep subsample / U(w) more.
 
     >>> (keep_thresholds(np.array([0, 75, 25]), 0.1875) / 2**32).round(4).tolist()
     [1.0, 0.5, 0.866]
+    >>> (keep_thresholds(np.array([0, 75, 25]), 0.1875, "program") / 2**32).round(4).tolist()
+    [1.0, 0.75, 1.0]
     """
     if subsample == 0:
         return np.full(counts.size, _ALL, dtype=np.uint32)
     shares = counts / max(int(counts.sum()), 1)
     with np.errstate(divide="ignore"):
-        kept = np.sqrt(subsample / shares)
+        kept = np.sqrt(subsample / shares) + (subsample / shares if rule == "program" else 0.0)
     return np.asarray(np.minimum(kept * 2**32, _ALL).astype(np.uint32))
 
 

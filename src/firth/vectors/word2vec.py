@@ -115,7 +115,7 @@ class WordBlocks:
         self.blocks = len(self.cuts) - 1
         self.words = len(text.ids)
         self.counts = text.counts if start is None else add_counts(text.counts, start.counts)
-        self.keep = keep_thresholds(self.counts, recipe.subsample)
+        self.keep = keep_thresholds(self.counts, recipe.subsample, recipe.subsample_rule)
         shares = noise_shares(self.counts, recipe.noise)
         self.alias = alias_table(shares)
         with np.errstate(divide="ignore"):
