@@ -26,12 +26,12 @@ from firth.counts.cache import (
 )
 from firth.counts.counting import count_text
 from firth.counts.em import em_weights
-from firth.counts.model import Stream
 from firth.counts.ngram import NgramModel
 from firth.counts.recipe import NgramRecipe
 from firth.counts.train import train_ngram, train_on_sentences
 from firth.errors import ArtifactError, RecipeError
 from firth.text.corpus import read_corpus
+from firth.tokens.language import Stream
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import BOS, EOS, UNK, Tokenizer
 from firth.tokens.train import train_tokenizer

@@ -29,11 +29,11 @@ from firth.counts.classes import (
     train_classes,
 )
 from firth.counts.counting import count_text
-from firth.counts.model import CountModel, Stream
 from firth.counts.recipe import NgramRecipe
 from firth.counts.train import train_ngram
 from firth.errors import ArtifactError, RecipeError
 from firth.text.corpus import read_corpus
+from firth.tokens.language import LanguageModel, Stream
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.spelling import Spelling
 from firth.tokens.tokenizer import BOS, EOS, UNK, Tokenizer
@@ -50,7 +50,7 @@ def recipe(**settings: Any) -> ClassRecipe:
     return ClassRecipe(**({"base": TableRecipe(), "delta": 0.5} | settings))
 
 
-def train_n_gram(stream: Stream, tokenizer: Tokenizer) -> CountModel:
+def train_n_gram(stream: Stream, tokenizer: Tokenizer) -> LanguageModel:
     text = np.insert(stream.ids, stream.bounds[:-1], BOS).astype(np.uint32)
     made = NgramRecipe(order=2, smoothing="witten-bell", tokenizer=tokenizer.recipe)
     return train_ngram(made, count_text(text, len(tokenizer), 2), tokenizer, "lines")

@@ -17,8 +17,8 @@ from firth.counts.em import (
     saved_array,
     saved_weights,
 )
-from firth.counts.model import Stream
 from firth.errors import ArtifactError, RecipeError
+from firth.tokens.language import Stream
 from firth.tokens.tokenizer import EOS
 
 

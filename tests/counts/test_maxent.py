@@ -21,10 +21,10 @@ from firth.counts.maxent import (
     fit_weights,
     train_maxent,
 )
-from firth.counts.model import FIRST_WORD, Stream
 from firth.counts.trie import NEVER_PREDICTED
 from firth.errors import ArtifactError, RecipeError
 from firth.text.corpus import read_corpus
+from firth.tokens.language import FIRST_WORD, Stream
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.spelling import Spelling
 from firth.tokens.tokenizer import EOS, UNK, Tokenizer

@@ -24,12 +24,12 @@ from firth.counts.mixture import (
     token_probabilities,
     train_mixture,
 )
-from firth.counts.model import CountModel, Stream
 from firth.counts.recipe import NgramRecipe
 from firth.counts.train import train_on_sentences
 from firth.errors import ArtifactError, RecipeError
 from firth.text.corpus import read_corpus
 from firth.tokens.build import open_store
+from firth.tokens.language import LanguageModel, Stream
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import EOS
@@ -202,7 +202,7 @@ class Trainer:
     def __init__(self) -> None:
         self.masks: list[npt.NDArray[np.bool_]] = []
 
-    def __call__(self, mask: npt.NDArray[np.bool_]) -> CountModel:
+    def __call__(self, mask: npt.NDArray[np.bool_]) -> LanguageModel:
         self.masks.append(mask)
         return table(len(self.masks))
 
@@ -276,7 +276,7 @@ def test_the_topic_is_found_at_run_time() -> None:
     whole = train_on_sentences(everything, NgramRecipe(order=2))
     store = open_store(read_corpus(documents, layout="lines"), whole.tokenizer, 1)
 
-    def train_part(mask: npt.NDArray[np.bool_]) -> CountModel:
+    def train_part(mask: npt.NDArray[np.bool_]) -> LanguageModel:
         from firth.counts.counting import count_sentences
         from firth.counts.train import train_ngram
 

@@ -11,13 +11,13 @@ import pytest
 
 import firth
 from firth.abilities import Generates, Scores, total
-from firth.counts.model import Stream, sharpen
 from firth.counts.ngram import NgramModel
 from firth.counts.packing import pack_counts, unpack_counts
 from firth.counts.recipe import BOTH_WAYS, SMOOTHINGS, NgramRecipe
 from firth.counts.train import train_on_sentences
 from firth.errors import ArtifactError, RecipeError
 from firth.text.corpus import read_corpus
+from firth.tokens.language import Stream, sharpen
 from firth.tokens.tokenizer import EOS, UNK
 from tests.samples import CHINESE, ENGLISH, KINDS
 

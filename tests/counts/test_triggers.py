@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firth.counts import _maxent_kernels as kernels
-from firth.counts.model import FIRST_WORD, Stream
 from firth.counts.triggers import choose_triggers, following, window_of
+from firth.tokens.language import FIRST_WORD, Stream
 
 VOCABULARY = 10
 SENTENCES = st.lists(st.lists(st.integers(FIRST_WORD, VOCABULARY - 1), max_size=6), min_size=1, max_size=8)

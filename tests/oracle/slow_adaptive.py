@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firth.counts.model import CountModel, Stream, going_on
 from firth.text.corpus import read_corpus
 from firth.text.layout import Layout
+from firth.tokens.language import LanguageModel, Stream, going_on
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.spelling import Spelling
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, Tokenizer
@@ -37,7 +37,7 @@ class TableRecipe:
         return TableModel(tokenizer, arrays["table"], layout)
 
 
-class TableModel(CountModel):
+class TableModel(LanguageModel):
     """The probability of every word after every word, given as a table."""
 
     def __init__(self, tokenizer: Tokenizer, table: npt.NDArray[np.float64], layout: Layout = "lines") -> None:
@@ -107,7 +107,7 @@ def before(history: Sequence[int], place: int, length: int) -> list[int]:
 
 
 def slow_cache(
-    base: CountModel,
+    base: LanguageModel,
     enters: Callable[[int], bool],
     size: int,
     decay: float,
@@ -137,7 +137,7 @@ def slow_cache(
 
 
 def slow_mixture(
-    parts: Sequence[CountModel], weights: Sequence[float], strength: float, keep: float, history: Sequence[int]
+    parts: Sequence[LanguageModel], weights: Sequence[float], strength: float, keep: float, history: Sequence[int]
 ) -> Distribution:
     """The distribution of a mixture whose weights follow the text."""
     counts = [0.0] * len(parts)
@@ -151,7 +151,7 @@ def slow_mixture(
 
 
 def slow_classes(
-    inner: CountModel, classes: Sequence[int], counts: Sequence[int], delta: float, history: Sequence[int]
+    inner: LanguageModel, classes: Sequence[int], counts: Sequence[int], delta: float, history: Sequence[int]
 ) -> Distribution:
     """The distribution of a class model."""
     over_classes = [math.exp(log) for log in inner.log_next([classes[word] for word in history])]

@@ -13,7 +13,7 @@ from firth.counts.cache import CacheModel, CacheRecipe, buckets, window
 from firth.counts.classes import ClassModel, ClassRecipe, class_tokenizer
 from firth.counts.em import em_weights
 from firth.counts.mixture import MixtureModel, MixtureRecipe
-from firth.counts.model import CountModel
+from firth.tokens.language import LanguageModel
 from firth.tokens.spelling import Spelling
 from firth.tokens.tokenizer import EOS, UNK, Tokenizer
 from tests.oracle.slow_adaptive import (
@@ -36,7 +36,7 @@ def base(seed: int, tokenizer: Tokenizer | None = None) -> TableModel:
     return TableModel.random(tokenizer or _tokenizer(), seed)
 
 
-def compare(model: CountModel, slow: Any, seed: int) -> None:
+def compare(model: LanguageModel, slow: Any, seed: int) -> None:
     """`log_next` is the slow distribution after every history of a text, and `log_tokens` the words of it."""
     stream = random_text(seed)
     logs = np.exp(model.log_tokens(stream)).tolist()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from firth.counts.maxent import MaxentRecipe, MaxentWeights, Ready, fit_weights
 from firth.counts.maxent_features import Likelihood, find_features
-from firth.counts.model import FIRST_WORD, Stream
 from firth.counts.trie import NEVER_PREDICTED
+from firth.tokens.language import FIRST_WORD, Stream
 from firth.tokens.tokenizer import BOS, EOS, UNK
 
 VOCABULARY = 11

@@ -14,10 +14,10 @@ import pytest
 
 import firth
 from firth.counts.counting import count_sentences
-from firth.counts.model import Stream
 from firth.counts.ngram import NgramModel
 from firth.counts.pitman_yor import infer
 from firth.counts.recipe import SMOOTHINGS, NgramRecipe
+from firth.tokens.language import Stream
 from firth.tokens.recipe import TokenizerRecipe
 from tests.oracle import slow_ngrams as slow
 from tests.oracle.slow_ngrams import BOS, EOS, UNK, Model, Number, Text, Word

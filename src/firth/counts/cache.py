@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from firth.counts import _adaptive_kernels as kernels
 from firth.counts.em import arrays_of, em_weights, going_on_stream, prefixed, resets, saved_array, saved_weights
-from firth.counts.model import FIRST_WORD, CountModel, Stream
 from firth.counts.ngram import NgramModel
 from firth.counts.recipe import NgramRecipe
 from firth.errors import ArtifactError, RecipeError
 from firth.text.layout import Layout
+from firth.tokens.language import FIRST_WORD, LanguageModel, Stream
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
 
@@ -107,7 +107,7 @@ class CacheRecipe:
         return CacheModel(self, base, enters, weights)
 
 
-class CacheModel(CountModel):
+class CacheModel(LanguageModel):
     """A base model whose words become likelier when they are said."""
 
     remembers: ClassVar[bool] = True
@@ -115,7 +115,7 @@ class CacheModel(CountModel):
     def __init__(
         self,
         recipe: CacheRecipe,
-        base: CountModel,
+        base: LanguageModel,
         enters: npt.NDArray[np.bool_],
         weights: npt.NDArray[np.float64],
     ) -> None:
@@ -225,8 +225,8 @@ def window(recipe: CacheRecipe) -> int:
 
 def train_cache(
     recipe: CacheRecipe,
-    base_for_weights: CountModel,
-    base: CountModel,
+    base_for_weights: LanguageModel,
+    base: LanguageModel,
     heldout: Stream | None,
     counts: npt.NDArray[Any] | None = None,
 ) -> CacheModel:

@@ -20,11 +20,11 @@ import numpy.typing as npt
 from tokenizers import models
 
 from firth.counts.em import arrays_of, prefixed, saved_array
-from firth.counts.model import FIRST_WORD, CountModel, Stream
 from firth.counts.recipe import NgramRecipe
 from firth.errors import ArtifactError, RecipeError
 from firth.text.layout import Layout
 from firth.text.segment import HAN
+from firth.tokens.language import FIRST_WORD, LanguageModel, Stream
 from firth.tokens.pipeline import add_specials, make_backend
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.spelling import END, Spelling
@@ -33,7 +33,7 @@ from firth.tokens.tokenizer import Tokenizer
 _SMALLEST, _LARGEST = 1e-6, 1e3  # delta is looked for between these
 _LONGEST_LINE = 1000
 
-TrainIds = Callable[[Stream, Tokenizer], CountModel]
+TrainIds = Callable[[Stream, Tokenizer], LanguageModel]
 """Makes a model of a stream of class ids; the words of the tokenizer are the classes."""
 
 
@@ -93,7 +93,7 @@ class ClassRecipe:
         return ClassModel(self, tokenizer, layout, spelling, classes, counts, inner)
 
 
-class ClassModel(CountModel):
+class ClassModel(LanguageModel):
     """A model of classes and of the words in each; where the classes come from does not matter."""
 
     def __init__(
@@ -104,7 +104,7 @@ class ClassModel(CountModel):
         spelling: Spelling,
         classes: npt.NDArray[np.uint32],
         counts: npt.NDArray[np.int64],
-        inner: CountModel,
+        inner: LanguageModel,
     ) -> None:
         """`classes` and `counts` have the class and the frequency of every word; `inner` is over the ids of classes."""
         super().__init__(recipe, tokenizer, layout, spelling)

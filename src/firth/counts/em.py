@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.counts import _adaptive_kernels as kernels
-from firth.counts.model import Stream
 from firth.errors import ArtifactError, RecipeError
+from firth.tokens.language import Stream
 from firth.tokens.tokenizer import EOS
 
 MOST_ROUNDS = 500

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from firth.counts._query_kernels import BACK_OFF, ROOT, find_child
-from firth.counts.model import going_on
 from firth.counts.ngram import NgramModel
+from firth.tokens.language import going_on
 
 
 def explain_ids(model: NgramModel, words: list[int]) -> list[dict[str, Any]]:

@@ -21,11 +21,11 @@ import numpy.typing as npt
 from firth.counts import _maxent_kernels as kernels
 from firth.counts.em import going_on_stream, saved_array
 from firth.counts.maxent_features import Floats, Integers, Likelihood, Places, Rows, find_features, places_of
-from firth.counts.model import CountModel, Stream
 from firth.counts.trie import NEVER_PREDICTED
 from firth.errors import ArtifactError, RecipeError
 from firth.progress import progress
 from firth.text.layout import Layout
+from firth.tokens.language import LanguageModel, Stream
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.spelling import END, Spelling
 from firth.tokens.tokenizer import Tokenizer
@@ -126,7 +126,7 @@ class MaxentWeights(NamedTuple):
     weights: Floats
 
 
-class MaxentModel(CountModel):
+class MaxentModel(LanguageModel):
     """Words weighed by all that the history says of them."""
 
     def __init__(

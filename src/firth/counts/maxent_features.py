@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.counts import _maxent_kernels as kernels
-from firth.counts.model import Stream
 from firth.counts.trie import NEVER_PREDICTED
 from firth.counts.triggers import TriggerPairs, choose_triggers, following, window_of
+from firth.tokens.language import Stream
 from firth.tokens.tokenizer import BOS, PAD
 
 if TYPE_CHECKING:

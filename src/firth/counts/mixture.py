@@ -23,11 +23,11 @@ import numpy.typing as npt
 
 from firth.counts import _adaptive_kernels as kernels
 from firth.counts.em import arrays_of, em_weights, going_on_stream, prefixed, resets, saved_weights
-from firth.counts.model import CountModel, Stream
 from firth.counts.recipe import NgramRecipe
 from firth.errors import ArtifactError, RecipeError
 from firth.progress import note
 from firth.text.layout import Layout
+from firth.tokens.language import LanguageModel, Stream
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import MASK, Tokenizer
@@ -44,7 +44,7 @@ _OPEN = 0.3  # shared equally by all parts before a text begins: a topic rare in
 _NEVER = -700.0  # the log-probability that an impossible token is charged with when settings are compared
 
 Mask = npt.NDArray[np.bool_]
-TrainPart = Callable[[Mask], CountModel]
+TrainPart = Callable[[Mask], LanguageModel]
 """Makes a model of the sentences of a store for which the mask is true."""
 
 
@@ -106,12 +106,12 @@ class MixtureRecipe:
         return MixtureModel(self, parts, weights)
 
 
-class MixtureModel(CountModel):
+class MixtureModel(LanguageModel):
     """Models over the same vocabulary, mixed; the first one knows how to spell unknown words."""
 
     remembers: ClassVar[bool] = True
 
-    def __init__(self, recipe: MixtureRecipe, parts: Sequence[CountModel], weights: npt.NDArray[np.float64]) -> None:
+    def __init__(self, recipe: MixtureRecipe, parts: Sequence[LanguageModel], weights: npt.NDArray[np.float64]) -> None:
         super().__init__(recipe, parts[0].tokenizer, parts[0].layout, parts[0].spelling)
         self.parts = list(parts)
         self.weights = weights
@@ -154,7 +154,7 @@ class MixtureModel(CountModel):
         return np.asarray((strength * self.weights + shares) / (strength + shares.sum()))
 
 
-def token_probabilities(parts: Sequence[CountModel], stream: Stream) -> npt.NDArray[np.float64]:
+def token_probabilities(parts: Sequence[LanguageModel], stream: Stream) -> npt.NDArray[np.float64]:
     """(part, token): what each part gives to each token of a stream."""
     found = np.empty((len(parts), stream.ids.size))
     for row, part in zip(found, parts, strict=True):

@@ -16,12 +16,12 @@ import numpy.typing as npt
 from firth.counts import _next_kernels
 from firth.counts import _query_kernels as kernels
 from firth.counts._query_kernels import BACK_OFF, FLAT, STEPS
-from firth.counts.model import CountModel, Stream, going_on
 from firth.counts.packing import pack_counts, unpack_counts
 from firth.counts.recipe import NgramRecipe as NgramRecipe
 from firth.counts.trie import Trie, predictable
 from firth.errors import AbilityError, ArtifactError
 from firth.text.layout import Layout, sentences_of
+from firth.tokens.language import LanguageModel, Stream, going_on
 from firth.tokens.spelling import END, Spelling
 from firth.tokens.tokenizer import BOS, EOS, Tokenizer
 
@@ -40,7 +40,7 @@ NO_STEPS = Steps(np.zeros(0), np.zeros(0), np.zeros(0))
 _NO_BOOKS = np.zeros((0, 0))
 
 
-class NgramModel(CountModel):
+class NgramModel(LanguageModel):
     """A back-off table over a trie of n-grams; every smoothing method ends up as one.
 
     >>> from firth.counts.train import train_on_sentences

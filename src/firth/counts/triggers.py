@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.counts import _maxent_kernels as kernels
-from firth.counts.model import FIRST_WORD, Stream
 from firth.progress import progress
+from firth.tokens.language import FIRST_WORD, Stream
 
 PER_WORD = 3
 """At most so many triggers for one word, as in Rosenfeld's dictionary: more of them say the same again."""

@@ -16,12 +16,12 @@ from firth.counts.classes import ClassModel, ClassRecipe, classes_of, train_clas
 from firth.counts.counting import count_chosen, count_text, lay_out
 from firth.counts.maxent import MaxentModel, MaxentRecipe, train_maxent
 from firth.counts.mixture import MixtureModel, MixtureRecipe, train_mixture
-from firth.counts.model import FIRST_WORD, CountModel, Stream
 from firth.counts.recipe import NgramRecipe
 from firth.counts.train import learn_spelling, train_ngram
 from firth.errors import RecipeError
 from firth.progress import note
 from firth.tokens.build import open_store
+from firth.tokens.language import FIRST_WORD, LanguageModel, Stream
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import BOS, EOS, Tokenizer
 from firth.vectors.brown import BrownModel
@@ -58,7 +58,7 @@ def train_mixed(recipe: MixtureRecipe, run: Run, tokenizer: Tokenizer, store: To
         kept = kept_sentences(store)
         heldout = stream_of(store, ~kept if not kept.all() else kept)
 
-    def part(mask: Mask) -> CountModel:
+    def part(mask: Mask) -> LanguageModel:
         return train_part(recipe.base, run, tokenizer, store, mask)
 
     return train_mixture(recipe, part, store, heldout, run.seed, inputs=inputs_of(run, tokenizer), use=kept)
@@ -69,7 +69,7 @@ def train_over_classes(recipe: ClassRecipe, run: Run, tokenizer: Tokenizer, stor
     recipe = recipe.with_tokenizer(tokenizer.recipe)
     stream = stream_of(store, np.ones(store.facts.sentences, dtype=np.bool_))
 
-    def inner(classes: Stream, names: Tokenizer) -> CountModel:
+    def inner(classes: Stream, names: Tokenizer) -> LanguageModel:
         text = np.insert(classes.ids, classes.bounds[:-1], BOS).astype(np.uint32)
         trie = count_text(text, len(names), recipe.base.order, run.threads)
         return train_ngram(recipe.base, trie, names, run.corpus.layout, seed=run.seed, threads=run.threads)
@@ -118,7 +118,7 @@ def train_entropy(
     return MaxentModel(recipe, tokenizer, run.corpus.layout, weights, spelling), report
 
 
-def train_part(recipe: NgramRecipe, run: Run, tokenizer: Tokenizer, store: TokenStore, mask: Mask) -> CountModel:
+def train_part(recipe: NgramRecipe, run: Run, tokenizer: Tokenizer, store: TokenStore, mask: Mask) -> LanguageModel:
     """The n-gram model of some of the store's sentences."""
     trie = count_chosen(store, len(tokenizer), recipe.order, mask)
     return train_ngram(recipe, trie, tokenizer, run.corpus.layout, seed=run.seed, threads=run.threads)

@@ -16,7 +16,6 @@ from firth.counts.cache import CacheRecipe
 from firth.counts.classes import ClassRecipe
 from firth.counts.maxent import MaxentRecipe
 from firth.counts.mixture import MixtureRecipe
-from firth.counts.model import CountModel
 from firth.counts.recipe import NgramRecipe
 from firth.errors import BudgetError, CorpusError, RecipeError
 from firth.fit.adaptive import train_entropy, train_mixed, train_over_classes, train_with_cache
@@ -30,6 +29,7 @@ from firth.recipes.table import Recipe, find_recipe
 from firth.recipes.values import flatten, override, recipe_to_json
 from firth.text.corpus import Corpus, read_corpus
 from firth.tokens.build import open_store, open_tokens
+from firth.tokens.language import LanguageModel
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
@@ -186,7 +186,7 @@ def _(recipe: VectorRecipe, run: Run) -> Trained:
 
 def _train_around(
     recipe: CacheRecipe | MixtureRecipe | ClassRecipe | MaxentRecipe, run: Run, tokenizer: Tokenizer, store: TokenStore
-) -> tuple[CountModel, dict[str, Any]]:
+) -> tuple[LanguageModel, dict[str, Any]]:
     """The model, and what was estimated."""
     if isinstance(recipe, MaxentRecipe):
         return train_entropy(recipe, run, tokenizer, store)

@@ -1,4 +1,4 @@
-"""CountModel: text in, probabilities and text out. Each kind of count model only has to know ids."""
+"""LanguageModel: text in, probabilities and text out. Each kind of model only has to know ids."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.abilities import Score
-from firth.counts import _query_kernels
 from firth.errors import RecipeError
 from firth.text.layout import Layout, sentences_of
+from firth.tokens import _language_kernels as kernels
 from firth.tokens.encoder import Encoder
 from firth.tokens.spelling import Spelling
 from firth.tokens.tokenizer import BOS, EOS, UNK, Tokenizer
@@ -48,8 +48,8 @@ class Stream(NamedTuple):
         return cls(np.array(ids, dtype=np.uint32), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), flags)
 
 
-class CountModel(ABC):
-    """A language model over ids that were counted.
+class LanguageModel(ABC):
+    """A language model over ids.
 
     A history is a list of ids, the words before the one to predict, sentence after sentence; `</s>` (EOS) closes each.
     The sentence that is going on begins after the last EOS, or at the start of the history.
@@ -139,9 +139,9 @@ class CountModel(ABC):
         encoded = self._encoder.encode(sentences)
         bounds = np.zeros(len(sentences) + 1, dtype=np.int64)
         ids = np.empty(encoded.ids.size + len(sentences), dtype=np.uint32)
-        _query_kernels.close_sentences(encoded.ids, encoded.lengths, FIRST_WORD, UNK, EOS, ids, bounds)
+        kernels.close_sentences(encoded.ids, encoded.lengths, FIRST_WORD, UNK, EOS, ids, bounds)
         words = np.zeros(len(sentences), dtype=np.int64)
-        _query_kernels.count_in(encoded.starts, bounds, words)
+        kernels.count_in(encoded.starts, bounds, words)
         fresh = np.zeros(len(sentences), dtype=np.bool_)
         begins = np.cumsum([0, *lengths])[:-1]
         fresh[begins[begins < len(sentences)]] = True
