@@ -13,7 +13,8 @@ from firth.counts.maxent import MaxentRecipe
 from firth.counts.mixture import MixtureRecipe
 from firth.counts.recipe import NgramRecipe
 from firth.errors import RecipeError, near_miss
-from firth.recipes import counts, tokenizers, vectors
+from firth.nets.recipe import NetRecipe
+from firth.recipes import counts, nets, tokenizers, vectors
 from firth.tokens.recipe import TokenizerRecipe
 from firth.vectors.recipe import (
     BagRecipe,
@@ -28,7 +29,9 @@ from firth.vectors.recipe import (
     Word2vecRecipe,
 )
 
-Recipe = TokenizerRecipe | NgramRecipe | CacheRecipe | MixtureRecipe | ClassRecipe | MaxentRecipe | VectorRecipe
+Recipe = (
+    TokenizerRecipe | NgramRecipe | CacheRecipe | MixtureRecipe | ClassRecipe | MaxentRecipe | VectorRecipe | NetRecipe
+)
 
 FAMILIES: dict[str, type[Recipe]] = {
     "tokenizer": TokenizerRecipe,
@@ -46,6 +49,7 @@ FAMILIES: dict[str, type[Recipe]] = {
     "paragraph": ParagraphRecipe,
     "classifier": ClassifierRecipe,
     "imported-vectors": ImportedRecipe,
+    "nets": NetRecipe,
 }
 """The name that a manifest gives to each type of recipe."""
 
@@ -312,6 +316,53 @@ RECIPES: dict[str, Entry] = {
         2017,
         "Joulin et al., Bag of Tricks for Efficient Text Classification",
         ("fasttext",),
+    ),
+    "xu-bigram": Entry(
+        nets.xu_bigram, "nets", 2000, "Xu and Rudnicky, Can Artificial Neural Networks Learn Language Models?", ("mle",)
+    ),
+    "ffnn": Entry(nets.ffnn, "nets", 2003, "Bengio et al., A Neural Probabilistic Language Model", ("xu-bigram",)),
+    "lbl": Entry(
+        nets.lbl,
+        "nets",
+        2007,
+        "Mnih and Hinton, Three New Graphical Models for Statistical Language Modelling",
+        ("ffnn",),
+    ),
+    "hlbl": Entry(
+        nets.hlbl, "nets", 2008, "Mnih and Hinton, A Scalable Hierarchical Distributed Language Model", ("lbl",)
+    ),
+    "senna": Entry(
+        nets.senna,
+        "nets",
+        2008,
+        "Collobert and Weston, A Unified Architecture for Natural Language Processing",
+        ("ffnn",),
+    ),
+    "rnn": Entry(nets.rnn, "nets", 2010, "Mikolov et al., Recurrent Neural Network Based Language Model", ("ffnn",)),
+    "lstm": Entry(nets.lstm, "nets", 2012, "Sundermeyer et al., LSTM Neural Networks for Language Modeling", ("rnn",)),
+    "sa-lstm": Entry(nets.sa_lstm, "nets", 2015, "Dai and Le, Semi-supervised Sequence Learning", ("lstm",)),
+    "elmo": Entry(nets.elmo, "nets", 2018, "Peters et al., Deep Contextualized Word Representations", ("lstm",)),
+    "gpt": Entry(
+        nets.gpt, "nets", 2018, "Radford et al., Improving Language Understanding by Generative Pre-Training", ("elmo",)
+    ),
+    "bert": Entry(
+        nets.bert, "nets", 2018, "Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers", ("gpt", "elmo")
+    ),
+    "gpt2": Entry(
+        nets.gpt2, "nets", 2019, "Radford et al., Language Models are Unsupervised Multitask Learners", ("gpt",)
+    ),
+    "bert-wwm": Entry(
+        nets.bert_wwm, "nets", 2019, "Cui et al., Pre-Training with Whole Word Masking for Chinese BERT", ("bert",)
+    ),
+    "roberta": Entry(
+        nets.roberta, "nets", 2019, "Liu et al., RoBERTa: A Robustly Optimized BERT Pretraining Approach", ("bert",)
+    ),
+    "albert": Entry(
+        nets.albert,
+        "nets",
+        2019,
+        "Lan et al., ALBERT: A Lite BERT for Self-supervised Learning of Language Representations",
+        ("bert",),
     ),
 }
 

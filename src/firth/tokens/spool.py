@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from firth.files import cache_folder, writing
 
-_MOST_BYTES = 1 << 28  # held in memory
+_MOST_BYTES = 1 << 24  # held in memory
 
 
 class Spool:

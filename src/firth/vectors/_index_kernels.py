@@ -10,6 +10,7 @@ from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
+from firth.prefetch import prefetch
 from firth.vectors._neighbour_kernels import dot, push
 
 
@@ -24,17 +25,17 @@ def _count_bits(context: Any, number: Any) -> Any:
 
 count_bits: Any = intrinsic(_count_bits)
 ONE = 4096
+_SOON = 8  # rows that are asked for ahead
+_LINE = 16  # numbers in a line of cache
 
 
 @njit(cache=True, nogil=True)
-def add_coordinates(codes: Any, one: Any, two: Any, four: Any, eight: Any, totals: Any) -> None:
-    """Adds to each total the coordinates 2 v_j - 15 for which the code's bit is set; the bits of all v_j are given."""
-    for i in range(codes.size):
-        bits = codes[i]
-        low = count_bits(bits & one) + (count_bits(bits & two) << np.uint64(1))
-        high = count_bits(bits & four) + (count_bits(bits & eight) << np.uint64(1))
-        doubled = (low + (high << np.uint64(2))) << np.uint64(1)
-        totals[i] += np.int32(np.int64(doubled) - 15 * np.int64(count_bits(bits)))
+def _sum(bits: Any, planes: Any, line: Any) -> Any:
+    """The sum of the coordinates 2 v_j - 15 of a line for which the code's bit is set; `planes` has the bits of v_j."""
+    low = count_bits(bits & planes[line, 0]) + (count_bits(bits & planes[line, 1]) << np.uint64(1))
+    high = count_bits(bits & planes[line, 2]) + (count_bits(bits & planes[line, 3]) << np.uint64(1))
+    doubled = (low + (high << np.uint64(2))) << np.uint64(1)
+    return np.int64(doubled) - 15 * np.int64(count_bits(bits))
 
 
 @njit(cache=True, nogil=True)
@@ -44,16 +45,18 @@ def score_codes(
     """About the cosines of a query with the rows of a cell, which begins at `begin`, in units of 1 / `ONE`.
 
     The part of the cell's centre is `base`. Of the rest of a row, the code has the signs of 256 coordinates, 64 a line;
-    `planes` has the bits of the query's.
+    `planes` has the bits of the query's. All four lines in one loop are twice as quick as one after the other.
     """
     end = begin + scores.size
-    totals = np.zeros(scores.size, dtype=np.int32)
-    for line in range(codes.shape[0]):
-        part = codes[line][begin:end]
-        add_coordinates(part, planes[line, 0], planes[line, 1], planes[line, 2], planes[line, 3], totals)
+    first, second, third, fourth = (
+        codes[0][begin:end], codes[1][begin:end], codes[2][begin:end], codes[3][begin:end]
+    )  # fmt: skip
+    weights, offsets = weights[begin:end], offsets[begin:end]
     for i in range(scores.size):
-        about = base + offsets[begin + i] + weights[begin + i] * (scale * np.float32(totals[i]) - shift)
-        scores[i] = np.int16(min(max(about, np.float32(-1)), np.float32(1)) * np.float32(ONE))
+        total = _sum(first[i], planes, 0) + _sum(second[i], planes, 1)
+        total += _sum(third[i], planes, 2) + _sum(fourth[i], planes, 3)
+        about = base + offsets[i] + weights[i] * (scale * np.float32(np.int32(total)) - shift)
+        scores[i] = np.int16(np.int32(min(max(about, np.float32(-1)), np.float32(1)) * np.float32(ONE)))
 
 
 @njit(cache=True, nogil=True)
@@ -99,7 +102,29 @@ def search(
         while count - below - histogram[limit + ONE] >= wanted:
             below += histogram[limit + ONE]
             limit += 1
+    compare(kept, choose(kept, kept_scores, limit, count), vectors, inverse, query, best, found)
+
+
+@njit(cache=True, nogil=True)
+def choose(kept: Any, kept_scores: Any, limit: Any, count: Any) -> Any:
+    """Moves the rows whose scores reach the limit to the front; returns how many there are."""
+    chosen = 0
     for i in range(count):
         if kept_scores[i] >= limit:
-            row = np.int64(kept[i])
-            push(dot(vectors[row], query) * inverse[row], row, best, found)
+            kept[chosen] = kept[i]
+            chosen += 1
+    return chosen
+
+
+@njit(cache=True, nogil=True)
+def compare(rows: Any, count: Any, vectors: Any, inverse: Any, query: Any, best: Any, found: Any) -> None:
+    """Puts the first rows into a heap by their true cosines; they lie anywhere, so they are asked for ahead."""
+    flat, width = vectors.reshape(-1), vectors.shape[1]
+    for i in range(count):
+        if i + _SOON < count:
+            later = np.int64(rows[i + _SOON])
+            prefetch(inverse, later)
+            for place in range(0, width, _LINE):
+                prefetch(flat, later * width + place)
+        row = np.int64(rows[i])
+        push(dot(vectors[row], query) * inverse[row], row, best, found)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,11 +55,15 @@ class Index:
     recall: float = 0.0
     """Share of the ten nearest that were found for the rows that were tried."""
 
+    @cached_property
+    def _half_squares(self) -> Floats:
+        return _half_squares(self.centres)
+
     def nearest(self, query: npt.ArrayLike, count: int, leave_out: Sequence[int] = ()) -> list[tuple[int, float]]:
         """Nearly the rows that are nearest to a vector, and their cosines, nearest first."""
         target, near = unit(query), self.near
         bases = self.centres @ target
-        away = _half_squares(self.centres) - bases
+        away = self._half_squares - bases
         cells = np.argpartition(away, self.cells - 1)[: self.cells]
         cells = cells[np.argsort(away[cells])]
         planes, scale, shift = _query_planes(target @ self.directions)

@@ -114,6 +114,7 @@ def run_loop(blocks: Blocks, recipe: SteppedRecipe, rate: float, job: Job) -> Pr
                 for loss, examples in worker(numbers, lambda number: _rate(rate, number, state.planned)):
                     state.loss, state.examples = state.loss + loss, state.examples + examples
                 state.done = numbers.stop
+                job.text.let_go()
                 advance(len(numbers) * per_block, f"loss {state.loss / max(state.examples, 1):.4f}")
                 stop, ended = interrupted(), state.done % blocks.blocks == 0 or state.done == state.planned
                 keeps = _is_to_be_kept(state, job, stop)

@@ -10,6 +10,8 @@ import numpy.typing as npt
 from firth.vectors._tiles import WIDTH
 
 _LINE = 16  # numbers in a line of cache
+_TOGETHER = 1 << 12  # rows that are worked on at once
+_STREAM = 1 << 16  # rows that one stream of random numbers is for
 Flat = npt.NDArray[np.float32]
 
 
@@ -38,6 +40,18 @@ class Table:
     def used(self) -> Flat:
         """All rows but the spare ones."""
         return self.flat[: self.rows * self.stride]
+
+    def packed(self) -> npt.NDArray[np.float32]:
+        """The rows without anything between them, moved together where they lie: the table is of no use any more.
+
+        >>> from_matrix(np.arange(6, dtype=np.float32).reshape(2, 3)).packed().tolist()
+        [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+        """
+        rows = self.matrix()
+        packed = self.flat[: self.rows * self.dimension].reshape(self.rows, self.dimension)
+        for begin in range(0, self.rows, _TOGETHER):  # parts that overlap are copied on the way
+            packed[begin : begin + _TOGETHER] = rows[begin : begin + _TOGETHER]
+        return packed
 
     def matrix(self) -> npt.NDArray[np.float32]:
         """The rows without what is between them; a view."""
@@ -77,10 +91,10 @@ def random_table(rows: int, dimension: int, seed: int, first: int = 0, spare: in
     (3, 2)
     """
     table = zeros(rows, dimension, spare)
-    chunk = 1 << 16
-    for begin in range(0, rows, chunk):
-        count = min(chunk, rows - begin)
-        drawn = np.random.default_rng([seed, begin]).random((count, dimension), dtype=np.float32)
-        table.matrix()[begin : begin + count] = (2 * drawn - 1) / np.float32(dimension)
+    for begin in range(0, rows, _TOGETHER):
+        if begin % _STREAM == 0:
+            stream = np.random.default_rng([seed, begin])
+        part = table.matrix()[begin : begin + _TOGETHER]
+        part[:] = (2 * stream.random(part.shape, dtype=np.float32) - 1) / np.float32(dimension)
     table.matrix()[:first] = 0
     return table

@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.errors import CorpusError
+from firth.tokens.memory import let_go
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import MASK, Tokenizer
 
 FIRST_WORD = MASK + 1
 """Ids below are special tokens; trainers leave them out, unknown words among them."""
-_CHUNK = 1 << 24
+_CHUNK = 1 << 20  # ids that are counted at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,7 @@ class TrainingText:
         counts = np.zeros(len(self.words), dtype=np.int64)
         for begin in range(0, len(self.ids), _CHUNK):
             counts += np.bincount(self.ids[begin : begin + _CHUNK], minlength=len(self.words))
+            self.let_go()
         counts[:FIRST_WORD] = 0
         return counts
 
@@ -52,6 +54,7 @@ class TrainingText:
         to `pieces[p + 1]`, and block b the pieces from `blocks[b]` to `blocks[b + 1]`.
         """
         pieces = np.asarray(self.sentences).astype(np.int64)
+        let_go(self.sentences)
         lengths = np.diff(pieces)
         if lengths.size and int(lengths.max()) > longest:
             parts = np.maximum(-(-lengths // longest), 1)
@@ -59,6 +62,10 @@ class TrainingText:
             pieces = np.append(np.repeat(pieces[:-1], parts) + within * longest, pieces[-1])
         begins = np.searchsorted(pieces, np.arange(0, int(pieces[-1]), block))
         return np.append(np.unique(begins[begins < pieces.size - 1]), pieces.size - 1), pieces
+
+    def let_go(self) -> None:
+        """Gives the memory of ids that were read back: they are on the disk."""
+        let_go(self.ids)
 
     def require(self, words: int) -> None:
         """Raises `CorpusError` unless there are two different words and `words` in all."""

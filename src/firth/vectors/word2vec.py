@@ -241,16 +241,16 @@ class WordBlocks:
         return float(loss), int(examples)
 
     def model(self, recipe: Word2vecRecipe, job: Job) -> VectorModel:
-        """The model that has been learnt."""
+        """The model that has been learnt; it takes over the tables."""
         size = len(self.text.words)
-        rows = self.inputs.matrix()
+        rows = self.inputs.packed()
         rest: dict[str, Any] = {
-            "counts": self.counts, "outputs": np.ascontiguousarray(self.outputs.matrix()), "phrases": job.phrases
+            "counts": self.counts, "outputs": self.outputs.packed(), "phrases": job.phrases
         }  # fmt: skip
         if recipe.subwords:
             own, ngrams = rows[:size], rows[size:]
             return SubwordModel.of(recipe, job.tokenizer, job.layout, own=own, ngrams=ngrams, **rest)
-        return VectorModel(recipe, job.tokenizer, job.layout, np.ascontiguousarray(rows), **rest)
+        return VectorModel(recipe, job.tokenizer, job.layout, rows, **rest)
 
 
 def restore(recipe: Word2vecRecipe, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> VectorModel:
