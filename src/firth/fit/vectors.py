@@ -12,6 +12,7 @@ from firth.fit.labels import Labels, read_labels
 from firth.recipes.values import recipe_to_json
 from firth.tokens.build import open_store
 from firth.tokens.extend import extend_tokenizer
+from firth.tokens.memory import return_freed
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
 from firth.vectors.job import Job, Result
@@ -51,6 +52,7 @@ TRAINERS: dict[type[VectorRecipe], str] = {
 
 def train_vectors(recipe: VectorRecipe, run: Run, tokenizer: Tokenizer, store: TokenStore) -> Result:
     """The vectors that the recipe makes of the store."""
+    return_freed()  # of what reading has left behind
     budget = run.budget
     recipe = recipe.with_tokenizer(tokenizer.recipe)
     text, phrases = find_phrases(training_text(store, tokenizer), recipe.phrases)

@@ -52,7 +52,7 @@ class EncoderRecipe:
     width: int = 768
     """Of a state: two of them side by side where both directions are read."""
     inner: int = 3072
-    """Transformer: width of the feed-forward layers. LSTM: of the cells, brought to `width` by a product; 0: the same."""
+    """Transformer: width of the feed-forward layers. LSTM: of its cells, which a product brings to `width`; 0: same."""
     heads: int = 12
     context: int = 0
     """Window and bilinear: tokens that are looked at on each side that can be seen."""

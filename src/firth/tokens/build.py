@@ -20,7 +20,6 @@ from firth.text.segment import make_segmenter
 from firth.tokens.counting import Numbering, TextFacts, cut_corpus
 from firth.tokens.encoder import NO_TOKENS, ChunkTokens, Encoded, Encoder
 from firth.tokens.jobs import Setup
-from firth.tokens.memory import return_freed
 from firth.tokens.recall import Recall
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.spool import Spool
@@ -80,8 +79,6 @@ def open_tokens(recipe: TokenizerRecipe, corpus: Corpus, threads: int | None = N
             store = _write(_stores(), tokenizer, text, zip(encoded, opens, strict=True))
             write_file(key, store.digest.encode())
     recall.keep(tokenizer, store)
-    del numbering, opens, spool
-    return_freed()
     return tokenizer, store
 
 

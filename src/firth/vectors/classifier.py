@@ -215,8 +215,8 @@ class TextBlocks:
     def model(self, recipe: ClassifierRecipe, job: Job) -> ClassifierModel:
         """The model that has been learnt."""
         return ClassifierModel(
-            recipe, job.tokenizer, job.layout, np.ascontiguousarray(self.inputs.matrix()), used=self.used,
-            outputs=np.ascontiguousarray(self.outputs.matrix()), labels=job.names, label_counts=self.label_counts,
+            recipe, job.tokenizer, job.layout, self.inputs.packed(), used=self.used,
+            outputs=self.outputs.packed(), labels=job.names, label_counts=self.label_counts,
             counts=self.text.counts, words=self.text.words, phrases=job.phrases,
         )  # fmt: skip
 

@@ -234,7 +234,7 @@ class ParagraphBlocks:
 
     def model(self, job: Job) -> ParagraphModel:
         """The model that has been learnt."""
-        documents, outputs, *inputs = (np.ascontiguousarray(table.matrix()) for table in self.tables)
+        documents, outputs, *inputs = (table.packed() for table in self.tables)
         vectors, kept = (inputs[0], outputs) if inputs else (outputs, None)
         return ParagraphModel(
             self.recipe, job.tokenizer, job.layout, vectors, documents=documents, seed=self.seed,
