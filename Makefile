@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types bench bench-counts bench-vectors clean .venv
+.PHONY: demo test lint types bench bench-counts bench-vectors bench-nets clean .venv
 
 .venv: .venv/.ready
 
@@ -33,6 +33,9 @@ bench-counts: .venv/.ready
 
 bench-vectors: .venv/.ready
 	$(BIN)/python bench/vectors.py
+
+bench-nets: .venv/.ready
+	$(BIN)/python bench/nets.py
 
 bench: .venv/.ready
 	for script in bench/*.py; do $(BIN)/python $$script || exit 1; done

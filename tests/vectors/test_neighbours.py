@@ -136,6 +136,23 @@ def test_scores_that_reach_the_limit_are_kept() -> None:
     assert histogram.sum() == count - 1
 
 
+def test_chosen_rows_are_compared_as_numpy_does() -> None:
+    random = np.random.default_rng(0)
+    vectors, query = gaussian(500, 37), unit(gaussian(1, 37, seed=1)[0])
+    near = Neighbours(vectors)
+    kept, kept_scores = random.permutation(500).astype(np.int32), random.integers(-50, 50, 500).astype(np.int16)
+    expected = kept[:400][kept_scores[:400] >= 10]
+    count = _index_kernels.choose(kept, kept_scores, 10, 400)
+    assert kept[:count].tolist() == expected.tolist()
+    best, found = empty_heaps(1, 12)
+    _index_kernels.compare(kept, count, near.vectors, near.inverse, query, best[0], found[0])
+    best, found = ordered(best, found)
+    scores = cosines(vectors, query)[expected]
+    order = np.argsort(-scores)[:12]
+    assert found[0].tolist() == expected[order].tolist()
+    assert best[0] == pytest.approx(scores[order], abs=1e-6)
+
+
 def test_directions_stand_at_right_angles() -> None:
     directions = _make_directions(np.random.default_rng(0), 20)
     assert directions.shape == (20, 256)

@@ -11,7 +11,7 @@ from firth.artifact.folder import Artifact, Writer, open_artifact, save_artifact
 from firth.artifact.manifest import Manifest
 from firth.artifact.tensors import write_tensors
 from firth.errors import ArtifactError
-from firth.recipes.table import Recipe
+from firth.recipes.families import Recipe
 from firth.recipes.values import recipe_from_json, recipe_to_json
 from firth.text.corpus import LAYOUTS
 from firth.text.layout import Layout

@@ -25,7 +25,8 @@ from firth.fit.counts import count_metrics, train_counts
 from firth.fit.labels import accuracy, open_labelled
 from firth.fit.vectors import train_vectors
 from firth.progress import note
-from firth.recipes.table import Recipe, find_recipe
+from firth.recipes.families import Recipe
+from firth.recipes.table import find_recipe
 from firth.recipes.values import flatten, override, recipe_to_json
 from firth.text.corpus import Corpus, read_corpus
 from firth.tokens.build import open_store, open_tokens

@@ -70,7 +70,7 @@ def xu_bigram() -> NetRecipe:
 
 
 def ffnn() -> NetRecipe:
-    """Vectors of the four words before, a hidden layer, and every next word (the first neural language model)."""
+    """Vectors of four words, a hidden layer, and the next word: the first neural language model."""
     return replace(
         xu_bigram(),
         tokenizer=_words(),
@@ -147,7 +147,7 @@ def sa_lstm() -> NetRecipe:
 
 
 def elmo() -> NetRecipe:
-    """Two LSTMs over letters, one from each side; all their layers are the word's vectors in context."""
+    """Two LSTMs over letters, one from each side; their layers are the vectors of words in context."""
     base = lstm()
     return replace(
         base,
@@ -183,7 +183,7 @@ def gpt2() -> NetRecipe:
 
 
 def bert() -> NetRecipe:
-    """GPT made bidirectional: hidden tokens are predicted from both sides, and whether two segments belong together."""
+    """GPT made bidirectional: hidden tokens from both sides, and do two segments belong together?"""
     base = gpt()
     return replace(
         base,
@@ -219,7 +219,7 @@ def roberta() -> NetRecipe:
 
 
 def albert() -> NetRecipe:
-    """BERT with one layer used twelve times, narrow token vectors, and the order of segments to be judged."""
+    """BERT with one layer used twelve times and narrow token vectors; are two segments in order?"""
     base = bert()
     return replace(
         base,

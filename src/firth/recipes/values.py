@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from firth.errors import ArtifactError, RecipeError, near_miss
-from firth.recipes.table import FAMILIES, RECIPES, Recipe, find_recipe
+from firth.recipes.families import FAMILIES, Recipe
+from firth.recipes.table import RECIPES, find_recipe
 
 
 def recipe_to_json(recipe: Recipe) -> dict[str, Any]:

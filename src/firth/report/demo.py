@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firth.abilities import Generates, score_documents
+from firth.abilities import Generates, Scores, score_documents
 from firth.apply.score import summarise
+from firth.apply.similar import nearest_occurrences
 from firth.artifact.folder import artifact_info
 from firth.artifact.manifest import installed_versions
+from firth.artifact.models import load
 from firth.errors import AbilityError
 from firth.files import new_folder, write_file
 from firth.fit.train import train
@@ -43,6 +47,8 @@ class Line:
     settings: tuple[str, ...] = ()
     tokenizer: str | None = None
     """The folder of an earlier line."""
+    size: str | None = None
+    budget: str | None = None
 
     @property
     def name(self) -> str:
@@ -72,6 +78,20 @@ VECTORS = (
     Line("glove"),
     Line("fasttext", ("epochs=2",)),
 )
+NETS = (
+    Line("lstm", tokenizer="words", size="mini", budget="40s"),
+    Line("elmo", tokenizer="words", size="tiny", budget="40s"),
+    Line("gpt", tokenizer="wordpiece", size="tiny", budget="40s"),
+    Line("bert", tokenizer="wordpiece", size="tiny", budget="40s"),
+)
+CONTEXTS = (
+    "index",
+    "Return the lowest index in the string where the value is found.",
+    "The rows and the index of the frame.",
+)
+"""A word and two contexts that it means different things in."""
+_OCCURRENCES = 2000  # sentences among which occurrences are compared
+_PSEUDO = 300  # sentences of held-out text that are scored by masking each token in turn
 ASKED = ("array", "string", "file", "error", "matrix", "returns", "tokenizers")
 """Words whose neighbours are shown where a model has a vector for them."""
 
@@ -97,8 +117,9 @@ def _run(draft: Path, out: Path, threads: int | None, tell: Callable[[str], None
         "corpus": _describe_corpus(corpus, parts),
     }
     report["tokenizers"] = [_tokenizer_row(line, parts[0], draft, threads, tell) for line in TOKENIZERS]
-    report["runs"] = [_model_row(line, parts, draft, threads, tell) for line in MODELS]
+    report["runs"] = [_model_row(line, parts, draft, threads, tell) for line in (*MODELS, *NETS)]
     report["vectors"] = _vectors(parts[0], draft, threads, tell)
+    report["nets"] = _nets(parts[2], draft, tell)
     report["oracle"] = _oracle(draft, threads, tell)
     report["seconds"] = time.monotonic() - started
     write_file(draft / "report.json", (json.dumps(report, ensure_ascii=False, indent=1) + "\n").encode())
@@ -126,7 +147,10 @@ def _describe_corpus(corpus: Corpus, parts: tuple[Corpus, Corpus, Corpus]) -> di
 
 def _train(line: Line, corpus: Corpus, folder: Path, models: Path, threads: int | None) -> Any:
     tokenizer = models / line.tokenizer if line.tokenizer else None
-    return train(line.recipe, corpus, out=folder, settings=line.settings, tokenizer=tokenizer, threads=threads)
+    return train(
+        line.recipe, corpus, out=folder, settings=line.settings, tokenizer=tokenizer, threads=threads, size=line.size,
+        budget=line.budget,
+    )  # fmt: skip
 
 
 def _tokenizer_row(
@@ -152,7 +176,7 @@ def _model_row(
 ) -> dict[str, Any]:
     folder = out / "models" / line.name
     model = _train(line, parts[0], folder, out / "models", threads)
-    scores = summarise(score_documents(model, (document.sentences for document in parts[2])), model.score_kind)
+    scores = summarise(score_documents(model, _held_out(parts[2], model)), model.score_kind)
     info = artifact_info(folder)
     tell(f"{line.name:<20} {scores['bits_per_byte']:.4f} bits per byte, perplexity {scores['perplexity']:,.1f}")
     return {
@@ -168,6 +192,47 @@ def _model_row(
         "settings": _changed(line.recipe, info["recipe"]),
         "samples": model.generate(count=2, length=25, seed=1) if isinstance(model, Generates) else [],
     }
+
+
+def _held_out(corpus: Corpus, model: Scores) -> Iterator[Sequence[str]]:
+    """The documents to score; only the first ones for models that read a sentence once for each of its tokens."""
+    left = _PSEUDO if model.score_kind == "pseudo" else math.inf
+    for document in corpus:
+        if left <= 0:
+            return
+        left -= len(document.sentences)
+        yield document.sentences
+
+
+def _nets(held_out: Corpus, out: Path, tell: Callable[[str], None]) -> dict[str, Any]:
+    """How the networks learnt, and a word in two contexts by those that read from both sides."""
+    rows, contexts = [], []
+    sentences = list(itertools.islice((one for document in held_out for one in document.sentences), _OCCURRENCES))
+    for line in NETS:
+        folder = out / "models" / line.name
+        info = artifact_info(folder)
+        steps = [json.loads(row) for row in (folder / "metrics.jsonl").read_text().splitlines()]
+        rows.append({
+            "name": line.name,
+            "parameters": info["metrics"]["parameters"],
+            "tokens": info["budget"]["spent"]["tokens"],
+            "seconds": info["budget"]["spent"]["seconds"],
+            "curve": [[step["tokens"], step["loss"]] for step in steps if step.get("loss") is not None],
+        })  # fmt: skip
+        if line.recipe in ("elmo", "bert"):
+            contexts.append(_in_context(load(folder), line.name, sentences))
+            near = contexts[-1]["rows"][0]["neighbours"][0]
+            tell(f"{line.name:<20} {CONTEXTS[0]} in context is nearest to: {near['context']}")
+    return {"runs": rows, "contexts": contexts}
+
+
+def _in_context(model: Any, name: str, sentences: Sequence[str]) -> dict[str, Any]:
+    word, *contexts = CONTEXTS
+    found = [
+        {"context": context, "neighbours": nearest_occurrences(model, word, context, sentences, 4)}
+        for context in contexts
+    ]
+    return {"word": word, "name": name, "rows": found}
 
 
 def _changed(name: str, recipe: Mapping[str, Any]) -> dict[str, Any]:

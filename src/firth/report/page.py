@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from firth.report import charts
 from firth.report.charts import Bar, draw_facts, draw_table, escape, rank, show_number, show_share, show_size
+from firth.report.nets_section import draw_nets
 from firth.report.style import STYLE
 from firth.report.vectors_section import draw_vectors
 
@@ -284,6 +285,7 @@ _SECTIONS = {
     "runs": ("The runs in numbers", _draw_runs),
     "oracle": ("Against the optimum", _draw_oracle),
     "vectors": ("Words as vectors", draw_vectors),
+    "nets": ("How networks learnt", draw_nets),
     "samples": ("What they write", _draw_samples),
     "tokenizers": ("Tokenizers", _draw_tokenizers),
     "corpus": ("The corpus", _draw_corpus),

@@ -126,11 +126,17 @@ def _combining_marks() -> str:
     return "".join(f"\\u{first:04x}-\\u{last:04x}" for first, last in ranges)
 
 
+def _cut_by_rjieba(text: str) -> Any:
+    import rjieba  # its dictionary takes 30 MB: English text need not have it
+
+    return rjieba.cut(text)
+
+
 def _rjieba_cutter(dictionary: Path | None) -> Any:
+    if dictionary is None:
+        return _cut_by_rjieba
     import rjieba
 
-    if dictionary is None:
-        return rjieba.cut
     cutter = rjieba.Jieba()
     for word, frequency, tag in _read_dictionary(dictionary):
         cutter.add_word(word, frequency, tag)

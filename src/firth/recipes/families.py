@@ -1,0 +1,47 @@
+"""The types of recipes, by the names that manifests give them."""
+
+from __future__ import annotations
+
+from firth.counts.cache import CacheRecipe
+from firth.counts.classes import ClassRecipe
+from firth.counts.maxent import MaxentRecipe
+from firth.counts.mixture import MixtureRecipe
+from firth.counts.recipe import NgramRecipe
+from firth.nets.recipe import NetRecipe
+from firth.tokens.recipe import TokenizerRecipe
+from firth.vectors.recipe import (
+    BagRecipe,
+    BrownRecipe,
+    ClassifierRecipe,
+    GloveRecipe,
+    ImportedRecipe,
+    ParagraphRecipe,
+    SenseRecipe,
+    SvdRecipe,
+    VectorRecipe,
+    Word2vecRecipe,
+)
+
+Recipe = (
+    TokenizerRecipe | NgramRecipe | CacheRecipe | MixtureRecipe | ClassRecipe | MaxentRecipe | VectorRecipe | NetRecipe
+)
+
+FAMILIES: dict[str, type[Recipe]] = {
+    "tokenizer": TokenizerRecipe,
+    "ngram": NgramRecipe,
+    "cache": CacheRecipe,
+    "mixture": MixtureRecipe,
+    "classes": ClassRecipe,
+    "maxent": MaxentRecipe,
+    "bag": BagRecipe,
+    "svd": SvdRecipe,
+    "brown": BrownRecipe,
+    "word2vec": Word2vecRecipe,
+    "glove": GloveRecipe,
+    "senses": SenseRecipe,
+    "paragraph": ParagraphRecipe,
+    "classifier": ClassifierRecipe,
+    "imported-vectors": ImportedRecipe,
+    "nets": NetRecipe,
+}
+"""The name that a manifest gives to each type of recipe."""
