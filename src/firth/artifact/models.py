@@ -33,17 +33,18 @@ def save(
     corpus: Mapping[str, Any],
     seed: int,
     metrics: Mapping[str, Any],
+    files: Mapping[str, bytes] | None = None,
 ) -> Manifest:
-    """Writes a model or tokenizer as an artifact, whole or not at all."""
-    files = tokenizer_files(model.tokenizer)
+    """Writes a model or tokenizer as an artifact, with other files if they are given, whole or not at all."""
+    contents = tokenizer_files(model.tokenizer) | dict(files or {})
     if not isinstance(model, Tokenizer):
-        files[_WEIGHTS] = _weights_writer(model)
+        contents[_WEIGHTS] = _weights_writer(model)
     return save_artifact(
         folder,
         kind=recipe.kind,
         name=name,
         recipe=recipe_to_json(recipe),
-        files=files,
+        files=contents,
         budget=dict(budget),
         corpus=dict(corpus),
         seed=seed,

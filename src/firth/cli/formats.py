@@ -10,14 +10,16 @@ import typer
 from firth.cli.console import JsonFlag, print_fields, show, verb
 from firth.cli.use import ModelArgument
 
-FormatArgument = Annotated[str, typer.Argument(help="The format: arpa, brown, fasttext, glove or word2vec.")]
+FormatArgument = Annotated[
+    str, typer.Argument(help="The format: arpa, brown, fasttext, glove, huggingface or word2vec.")
+]
 
 
 @verb
 def export_(
     model: ModelArgument,
     format: FormatArgument,
-    path: Annotated[Path, typer.Argument(help="The file to write; .gz packs it, .bin makes it binary.")],
+    path: Annotated[Path, typer.Argument(help="The file or folder to write; .gz packs a file, .bin makes it binary.")],
     as_json: JsonFlag = False,
 ) -> None:
     """Write a model in a format of another program.
@@ -36,7 +38,7 @@ def export_(
 @verb
 def import_(
     format: FormatArgument,
-    path: Annotated[Path, typer.Argument(help="The file to read.")],
+    path: Annotated[Path, typer.Argument(help="The file or folder to read.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder to make.")],
     as_json: JsonFlag = False,
 ) -> None:

@@ -15,6 +15,7 @@ FORMATS = {
     "brown": "firth.artifact.formats.brown",
     "fasttext": "firth.artifact.formats.fasttext",
     "glove": "firth.artifact.formats.vectors",
+    "huggingface": "firth.artifact.formats.huggingface",
     "word2vec": "firth.artifact.formats.vectors",
 }
 """The module that has the functions `export_FORMAT` and `import_FORMAT`."""

@@ -1,0 +1,136 @@
+"""Transformers to the folders of Hugging Face and back: BERT, RoBERTa, ALBERT, GPT and GPT-2."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from firth.artifact.formats.huggingface_config import find_kind, kind_of, stored_recipe
+from firth.artifact.formats.huggingface_reading import read_folder
+from firth.artifact.formats.huggingface_tokens import export_tokenizer, import_tokenizer
+from firth.artifact.formats.huggingface_weights import (
+    Tensors,
+    choose_rows,
+    from_huggingface,
+    to_huggingface,
+    without_absent,
+)
+from firth.artifact.models import save
+from firth.errors import AbilityError
+from firth.files import digest_file, new_folder
+from firth.nets.model import NetModel, restore
+from firth.nets.recipe import NetRecipe
+from firth.tokens.spelling import Spelling
+from firth.tokens.tokenizer import EOS, MASK, PAD, Tokenizer
+
+__all__ = ["export_huggingface", "from_huggingface", "import_huggingface", "read_model", "to_huggingface"]
+
+Report = dict[str, Any]
+
+
+def export_huggingface(model: Any, path: Path) -> Report:
+    """Writes a Transformer as a folder that `transformers` loads, whole or not at all."""
+    if not isinstance(model, NetModel):
+        raise AbilityError("Hugging Face folders hold neural models: export one such as bert, roberta or gpt2.")
+    arrays = {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in model.arrays().items()}
+    return write_folder(path, model.recipe, arrays, model.tokenizer)
+
+
+def write_folder(path: Path, recipe: NetRecipe, arrays: Tensors, tokenizer: Tokenizer) -> Report:
+    """Writes the folder of a model, given by its parameters and those of its objectives, `heads.*`."""
+    kind = kind_of(recipe)
+    recipe, state, kept = without_absent(recipe, arrays)
+    config, tensors = to_huggingface(recipe, state, state)
+    if kind.causal:
+        end = kept.index(EOS)
+        config |= {"pad_token_id": PAD if PAD in kept else None, "bos_token_id": end, "eos_token_id": end}
+    files = {
+        "config.json": config,
+        **export_tokenizer(tokenizer, kind, recipe.rows.length, recipe.embedding.segments, kept),
+    }
+    with new_folder(path) as draft:
+        for name, content in files.items():
+            (draft / name).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        save_file(whole, draft / "model.safetensors", metadata={"format": "pt"})
+    parameters = sum(tensor.numel() for tensor in tensors.values())
+    size = sum(file.stat().st_size for file in path.iterdir())
+    return {"type": kind.name, "vocabulary": len(kept), "parameters": parameters, "bytes": size}
+
+
+@dataclass
+class Imported:
+    """A model as it was read, before it is built: what an artifact keeps of it."""
+
+    recipe: NetRecipe
+    tokenizer: Tokenizer
+    tensors: dict[str, Any]
+    report: Report
+    digest: str
+    """SHA-256 of the weights."""
+
+    def arrays(self) -> dict[str, Any]:
+        return self.tensors
+
+
+def import_huggingface(path: Path, out: Path) -> Report:
+    """Makes an artifact of a folder that `save_pretrained` wrote."""
+    started = time.monotonic()
+    found = read_parts(path)
+    save(
+        out,
+        found,
+        name="imported",
+        recipe=found.recipe,
+        budget={"asked": None, "spent": {"seconds": time.monotonic() - started}},
+        corpus={"layout": "lines", "imported": path.name, "digest": found.digest},
+        seed=0,
+        metrics=found.report,
+    )
+    return found.report
+
+
+def read_model(path: Path) -> NetModel:
+    """The model of a folder, ready for use."""
+    found = read_parts(path)
+    return restore(found.recipe, found.arrays(), found.tokenizer, "lines")
+
+
+def read_parts(path: Path) -> Imported:
+    """What a folder that `save_pretrained` wrote holds, with our ids and under our names."""
+    folder = read_folder(path)
+    weights = from_huggingface(folder.config, folder.tensors)
+    kind, stored = find_kind(folder.config), stored_recipe(folder.config)
+    tokenizer, order = import_tokenizer(
+        folder.tokenizer,
+        folder.settings,
+        kind,
+        len(weights.state["embedding.tokens.weight"]),
+        stored.tokenizer if stored else None,
+    )
+    recipe, state = choose_rows(weights.recipe.with_tokenizer(tokenizer.recipe), weights.state, order)
+    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in (state | weights.heads).items()}
+    report = {
+        "type": kind.name,
+        "vocabulary": len(tokenizer),
+        "parameters": sum(array.size for array in arrays.values()),
+    }
+    arrays["counts"] = np.zeros(len(tokenizer), dtype=np.int64)  # how often tokens occurred is not told
+    arrays["spelling"] = Spelling.train(tokenizer.vocabulary[MASK + 1 :]).counts
+    if weights.left_out:
+        report["left_out"] = weights.left_out
+    return Imported(recipe, tokenizer, arrays, report, _digest(folder.weights))
+
+
+def _digest(files: list[Path]) -> str:
+    """The SHA-256 of a file, or of those of several."""
+    digests = [digest_file(file) for file in files]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()

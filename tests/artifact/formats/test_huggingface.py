@@ -1,0 +1,233 @@
+"""Transformers leave as folders that the transformers library loads, and come back the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from firth.artifact.formats import export_model, import_model
+from firth.artifact.formats.huggingface import read_model, write_folder
+from firth.artifact.formats.huggingface_config import KINDS, kind_of
+from firth.artifact.models import load, save
+from firth.errors import AbilityError, OutputError
+from firth.nets.batch import Batch
+from firth.nets.recipe import NetRecipe
+from firth.objectives.objective import make_objectives
+from firth.recipes.nets import bert, elmo, gpt, gpt2, lstm
+from firth.tokens.tokenizer import MASK
+from tests.artifact.formats.small_transformers import (
+    EVERY,
+    MASKED,
+    MEMBERS,
+    TEXTS,
+    equal,
+    language_class,
+    load_theirs,
+    model_of,
+    put,
+    small,
+    some_ids,
+    their_folder,
+    tokenizer_of,
+    transformers,
+)
+from tests.command import firth
+
+
+@EVERY
+def test_transformers_loads_what_was_exported(name: str, tmp_path: Path) -> None:
+    model = model_of(small(MEMBERS[name]()))
+    folder = put(model, tmp_path / "out")
+    config = json.loads((folder / "config.json").read_text())
+    assert config["model_type"] == name == kind_of(model.recipe).name
+    other = load_theirs(folder, language_class(name))
+    ids = some_ids(model)
+    with torch.no_grad():
+        assert torch.allclose(other(ids).logits, model.logits(ids), rtol=0, atol=1e-5)
+        body = load_theirs(folder, "AutoModel")(ids).last_hidden_state
+        states = model.network(Batch(ids, ids > 0)).last
+    assert torch.allclose(body.reshape(-1, 16), states, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bert", "albert"])
+def test_the_head_for_pairs_leaves_too(name: str, tmp_path: Path) -> None:
+    model = model_of(small(MEMBERS[name]()))
+    folder = put(model, tmp_path / "out")
+    other = load_theirs(folder, KINDS[name].pairs)
+    ids = some_ids(model)
+    segments = (torch.arange(11) > 5).long().expand(3, -1)
+    judge = make_objectives(model.recipe, model.network.vocabulary)[model.recipe.names[1]]
+    prefix = f"heads.{model.recipe.names[1]}."
+    judge.load_state_dict({key.removeprefix(prefix): tensor for key, tensor in model.heads.items()})
+    with torch.no_grad():
+        states = model.network(Batch(ids, ids > 0, segments=segments)).last.view(3, 11, -1)
+        found = other(ids, token_type_ids=segments)
+        scores = found.sop_logits if name == "albert" else found.seq_relationship_logits
+        assert torch.allclose(judge.judge(states[:, 0]), scores, rtol=0, atol=1e-5)
+
+
+@EVERY
+def test_the_tokenizer_leaves_too(name: str, tmp_path: Path) -> None:
+    model = model_of(small(MEMBERS[name]()))
+    other = transformers.AutoTokenizer.from_pretrained(put(model, tmp_path / "out"))
+    assert other.model_max_length == 24
+    for text in TEXTS:
+        ids = model.tokenizer.encode(text).ids
+        expected = ids if KINDS[name].causal else [2, *ids, 3]
+        assert other(text)["input_ids"] == expected
+        assert other.decode(ids) == model.tokenizer.backend.decode(ids)
+    one, two = (model.tokenizer.encode(text).ids for text in TEXTS[:2])
+    pair = other(TEXTS[0], TEXTS[1])
+    if not KINDS[name].causal:
+        assert pair["input_ids"] == [2, *one, 3, *two, 3]
+        assert other.mask_token == model.tokenizer.vocabulary[MASK]
+    if model.recipe.embedding.segments:
+        assert pair["token_type_ids"] == [0] * (len(one) + 2) + [1] * (len(two) + 1)
+    else:
+        assert "token_type_ids" not in pair
+    padded = other(TEXTS, padding=True)
+    assert {len(row) for row in padded["input_ids"]} == {max(len(row) for row in other(TEXTS)["input_ids"])}
+
+
+@MASKED
+def test_the_pipeline_fills_as_we_do(name: str, tmp_path: Path) -> None:
+    model = model_of(small(MEMBERS[name]()))
+    mask = model.tokenizer.vocabulary[MASK]
+    folder = str(put(model, tmp_path / "out"))
+    fill = transformers.pipeline("fill-mask", folder, tokenizer=folder, top_k=len(model.tokenizer))
+    text = f"The lazy {mask} jumps over"
+    theirs = {one["token"]: one["score"] for one in fill(text)}
+    ids = torch.tensor([[2, *model.tokenizer.encode(text).ids, 3]])
+    place = ids[0].tolist().index(MASK)
+    ours = model.logits(ids)[0, place].softmax(-1)
+    assert ours.tolist() == pytest.approx([theirs[number] for number in range(len(ours))], abs=1e-6)
+
+
+@EVERY
+def test_a_model_comes_back_the_same(name: str, tmp_path: Path) -> None:
+    model = model_of(small(MEMBERS[name]()))
+    report = export_model(model, "huggingface", tmp_path / "out")
+    assert report["type"] == name
+    assert report["bytes"] == sum(file.stat().st_size for file in (tmp_path / "out").iterdir())
+    told = import_model("huggingface", tmp_path / "out", tmp_path / "back")
+    back = load(tmp_path / "back")
+    assert told["vocabulary"] == len(model.tokenizer)
+    assert "left_out" not in told
+    assert back.recipe == model.recipe
+    assert back.tokenizer.data == model.tokenizer.data
+    assert equal(back, model)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("bert", {"output": {"kind": "full"}}),
+        ("bert", {"objectives": "mlm+sop"}),
+        ("bert", {"encoder": {"activation": "relu"}, "embedding": {"dropout": 0.3}}),
+        ("roberta", {"output": {"kind": "full"}}),
+        ("roberta", {"objectives": "mlm+nsp", "rows": {"format": "segment-pair"}}),
+        ("roberta", {"encoder": {"activation": "gelu-tanh"}}),
+        ("roberta", {"embedding": {"segments": 1}}),
+        ("albert", {"embedding": {"width": 16}}),
+        ("albert", {"embedding": {"segments": 0}}),
+        ("gpt2", {"output": {"kind": "full"}, "encoder": {"inner": 40, "activation": "tanh"}}),
+    ],
+    ids=str,
+)
+def test_relatives_come_back_the_same(name: str, change: dict[str, Any], tmp_path: Path) -> None:
+    recipe = small(MEMBERS[name]())
+    for part, values in change.items():
+        value = replace(getattr(recipe, part), **values) if isinstance(values, dict) else values
+        recipe = replace(recipe, rows=replace(recipe.rows, format="segment-pair")) if part == "objectives" else recipe
+        recipe = replace(recipe, **{part: value})
+    model = model_of(recipe)
+    folder = put(model, tmp_path / "out")
+    back = read_model(folder)
+    assert back.recipe == recipe
+    assert equal(back, model)
+    other = load_theirs(folder, language_class(name))
+    ids = some_ids(model)
+    with torch.no_grad():
+        assert torch.allclose(other(ids).logits, model.logits(ids), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fault"),
+    [
+        (lstm(), "encoder.kind=lstm"),
+        (elmo(), "encoder.kind=lstm"),
+        (replace(bert(), embedding=replace(bert().embedding, positions="sinusoidal")), "sinusoidal"),
+        (replace(bert(), encoder=replace(bert().encoder, share="attention")), "encoder.share=attention"),
+        (replace(bert(), embedding=replace(bert().embedding, width=128)), "embedding.width=128"),
+        (replace(gpt2(), embedding=replace(gpt2().embedding, norm=True)), "embedding.norm=True"),
+        (replace(gpt(), encoder=replace(gpt().encoder, activation="gelu")), "encoder.activation=gelu"),
+        (replace(bert(), encoder=replace(bert().encoder, norm="pre")), "encoder.norm=pre"),
+        (replace(bert(), output=replace(bert().output, transform=False)), "output.transform=False"),
+        (replace(gpt2(), output=replace(gpt2().output, kind="adaptive")), "output.kind=adaptive"),
+    ],
+    ids=str,
+)
+def test_what_hugging_face_has_not_is_refused(recipe: NetRecipe, fault: str) -> None:
+    with pytest.raises(AbilityError, match=fault):
+        kind_of(recipe)
+
+
+def test_a_bias_has_no_place_in_gpt2(tmp_path: Path) -> None:
+    recipe = small(gpt2())
+    model = model_of(replace(recipe, output=replace(recipe.output, bias=True)))
+    with pytest.raises(AbilityError, match=r"output\.bias=false"):
+        put(model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_networks_are_exported(tmp_path: Path) -> None:
+    with pytest.raises(AbilityError, match="neural models"):
+        export_model(tokenizer_of("wordpiece"), "huggingface", tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    with pytest.raises(OutputError, match="already holds something"):
+        put(model_of(small(bert())), tmp_path / "out")
+
+
+def test_numbers_that_are_none_do_not_leave(tmp_path: Path) -> None:
+    model = model_of(small(bert()))
+    with torch.no_grad():
+        model.network.embedding.tokens.weight[7, 3] = torch.nan
+    with pytest.raises(AbilityError, match=r"embedding\.tokens\.weight holds NaN"):
+        put(model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    their_folder("bert", tmp_path / "theirs")
+    done = firth("import", "huggingface", tmp_path / "theirs", "-o", tmp_path / "in", "--json")
+    assert done.code == 0, done.err
+    assert done.json["type"] == "bert"
+    done = firth("export", tmp_path / "in", "huggingface", tmp_path / "out", "--json")
+    assert done.code == 0, done.err
+    assert equal(read_model(tmp_path / "out"), load(tmp_path / "in"))
+
+
+def test_write_folder_takes_parts(tmp_path: Path) -> None:
+    model = model_of(small(gpt2()))
+    arrays = {name: torch.from_numpy(array) for name, array in model.arrays().items()}
+    write_folder(tmp_path / "out", model.recipe, arrays, model.tokenizer)
+    assert equal(read_model(tmp_path / "out"), model)
+    save(
+        tmp_path / "kept",
+        model,
+        name="gpt2",
+        recipe=model.recipe,
+        budget={"asked": None, "spent": {}},
+        corpus={"layout": "lines"},
+        seed=0,
+        metrics={},
+    )
+    assert firth("export", tmp_path / "kept", "huggingface", tmp_path / "again").code == 0
+    for file in (tmp_path / "out").iterdir():
+        assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes()
