@@ -35,6 +35,8 @@ class Batch:
     """What objectives have noted, such as `mlm.places` (numbers of places, row after row) and `mlm.targets`."""
     tokens: int = 0
     """Tokens of text in it: what a budget counts."""
+    keys: Tensor | None = None
+    """A number for each row, by what it holds: noise drawn by it is the same wherever the row stands."""
 
     @property
     def shape(self) -> tuple[int, int]:

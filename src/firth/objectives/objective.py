@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from torch import Tensor, nn
@@ -13,24 +13,31 @@ from firth.nets.batch import Batch, Loss
 from firth.nets.network import Network, States, Vocabulary
 from firth.nets.noise import Noise
 from firth.nets.recipe import NetRecipe
+from firth.objectives.sequences import Sequences
 
 
 class Objective(nn.Module):
     """What a network is taught. Each method but `places`, `count` and `loss` may be left as it is."""
 
     name: ClassVar[str]
+    copies: ClassVar[int] = 1
+    """How many segments `pair` makes of each: rows leave room for so many."""
 
     def __init__(self, recipe: NetRecipe, vocabulary: Vocabulary) -> None:
         """Layers of its own are made here, as attributes."""
         super().__init__()
         self.recipe = recipe
 
-    def pair(self, sequences: Any, rng: np.random.Generator) -> Any:
-        """Which second segment each sequence gets: see `firth.objectives.sequences`."""
+    def pair(self, sequences: Sequences, rng: np.random.Generator) -> Sequences:
+        """Which second segment each sequence gets, before they are laid out in rows."""
         return sequences
 
     def corrupt(self, batch: Batch, rng: np.random.Generator) -> None:
-        """Changes the ids of a batch and notes what is to be predicted in its marks; no network is needed for it."""
+        """Changes the ids of a batch and notes what is to be predicted in its marks; no network is needed for it.
+
+        The noise of a row is drawn by `firth.objectives.draws.row_keys(batch, rng)`: `rng` is the same for all batches
+        of a pass, and whatever else is in the batch must not matter.
+        """
 
     def rewrite(self, batch: Batch, network: Network, noise: Noise | None) -> Batch:
         """Changes a batch by what a network says of it."""

@@ -1,0 +1,98 @@
+"""Token stores of given ids, and recipes and networks of a few numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from firth.nets.network import Vocabulary
+from firth.nets.recipe import (
+    EmbeddingRecipe,
+    EncoderRecipe,
+    Format,
+    LearningRecipe,
+    MaskingRecipe,
+    NetRecipe,
+    OutputRecipe,
+    RowsRecipe,
+    Visibility,
+)
+from firth.tokens.encoder import Encoded
+from firth.tokens.store import TokenStore
+from firth.tokens.store_writer import StoreWriter
+
+Documents = Sequence[Sequence[Sequence[int]]]
+VISIBILITY: dict[str, Visibility] = {"clm": "causal", "autoencoding": "causal", "bilm": "forward+backward"}
+
+
+class FakeTokenizer:
+    """All that a store asks of a tokenizer."""
+
+    digest = "none"
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.vocabulary = [str(number) for number in range(size)]
+
+    def __len__(self) -> int:
+        return self.size
+
+
+def store_of(documents: Documents, folder: Path, every: int = 1, vocabulary: int = 1000) -> TokenStore:
+    """A store of sentences of ids; every so many tokens of a sentence a word begins."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sentences = [np.array(sentence, dtype=np.uint16) for document in documents for sentence in document]
+    opens = np.array([place == 0 for document in documents for place, _ in enumerate(document)], dtype=bool)
+    starts = [np.arange(sentence.size) % every == 0 for sentence in sentences]
+    lengths = np.array([sentence.size for sentence in sentences], dtype=np.int64)
+    with StoreWriter(folder, FakeTokenizer(vocabulary)) as writer:  # type: ignore[arg-type]
+        if sentences:
+            writer.add(Encoded(np.concatenate(sentences), np.concatenate(starts), lengths), opens)
+        facts = writer.finish("none", 0)
+    (folder / "store.json").write_text(facts.to_json())
+    return TokenStore(folder)
+
+
+def numbered(sizes: Sequence[Sequence[int]], first: int = 5) -> list[list[list[int]]]:
+    """Documents with sentences of these sizes; no id is there twice."""
+    documents = []
+    for lengths in sizes:
+        ends = first + np.cumsum(lengths)
+        documents.append([list(range(end - length, end)) for end, length in zip(ends, lengths, strict=True)])
+        first = int(ends[-1])
+    return documents
+
+
+def random_documents(rng: np.random.Generator, documents: int, longest: int = 60) -> list[list[list[int]]]:
+    """Documents of random sizes; no id is there twice if there are fewer than 65,000 tokens."""
+    sizes = [[int(rng.integers(1, longest)) for _ in range(int(rng.integers(1, 30)))] for _ in range(documents)]
+    return numbered(sizes)
+
+
+def small_recipe(
+    objectives: str, form: Format = "stream", length: int = 16, batch: int = 64, accumulate: int = 1, **masking: object
+) -> NetRecipe:
+    """A Transformer of 8 numbers, or a window that is bidirectional for ranking."""
+    ranking = objectives == "ranking"
+    encoder = EncoderRecipe(layers=1, width=8, inner=12, heads=2, dropout=0.0, attention_dropout=0.0)
+    if ranking:
+        encoder = replace(encoder, kind="window", context=2, activation="tanh", norm="none")
+    pairs = form.endswith("-pair")
+    return NetRecipe(
+        embedding=EmbeddingRecipe(width=8, positions="none" if ranking else "learned", segments=2 if pairs else 0),
+        encoder=encoder,
+        visibility=VISIBILITY.get(objectives, "bidirectional"),
+        objectives=objectives,
+        masking=MaskingRecipe(**masking),  # type: ignore[arg-type]
+        output=OutputRecipe(kind="full"),
+        rows=RowsRecipe(format=form, length=length),
+        learning=LearningRecipe(batch=batch, accumulate=accumulate),
+    )
+
+
+def small_vocabulary(size: int = 40) -> Vocabulary:
+    """Tokens that are all equally frequent."""
+    return Vocabulary([str(number) for number in range(size)], np.ones(size, dtype=np.int64))
