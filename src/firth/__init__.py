@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from firth.artifact.models import load
     from firth.errors import FirthError
     from firth.fit.adapt import adapt
+    from firth.fit.mixing import mix
     from firth.fit.train import train
     from firth.recipes.table import find_recipe
     from firth.text.check import check_corpus
@@ -35,6 +36,7 @@ _HOMES = {
     "import_model": "firth.artifact.formats",
     "info": "firth.artifact.folder",
     "load": "firth.artifact.models",
+    "mix": "firth.fit.mixing",
     "open_store": "firth.tokens.build",
     "read_corpus": "firth.text.corpus",
     "train": "firth.fit.train",
@@ -50,6 +52,7 @@ __all__ = [
     "import_model",
     "info",
     "load",
+    "mix",
     "open_store",
     "read_corpus",
     "train",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from firth.errors import ArtifactError, RecipeError
+from firth.nets.recipe import NetRecipe
 from firth.recipes.table import find_recipe
 from firth.recipes.values import difference, flatten, override, recipe_from_json, recipe_to_json
 
@@ -70,3 +71,16 @@ def test_damaged_json_is_refused(change: dict[str, Any]) -> None:
         recipe_from_json(nested | {"tokenizer": nested["tokenizer"] | change})
     with pytest.raises(ArtifactError):
         recipe_from_json(nested | {"tokenizer": "words"})
+
+
+def test_fields_that_fit_only_together_may_be_set_one_by_one() -> None:
+    narrow = ["encoder.width=16", "encoder.heads=2", "tokenizer=chars", "tokenizer.min_count=2"]
+    for settings in (narrow, narrow[::-1]):
+        recipe = override(find_recipe("gpt"), settings)
+        assert isinstance(recipe, NetRecipe)
+        assert (recipe.encoder.width, recipe.encoder.heads, recipe.tokenizer.min_count) == (16, 2, 2)
+        assert recipe.tokenizer.model == "chars"
+    with pytest.raises(RecipeError, match=r"must be a multiple of encoder.heads=12"):
+        override(find_recipe("gpt"), ["encoder.width=16"])
+    with pytest.raises(RecipeError, match=r"no field 'encoder.wide': did you mean 'width'"):
+        override(find_recipe("gpt"), ["encoder.wide=16"])

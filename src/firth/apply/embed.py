@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,22 @@ _LINES = 20_000  # that are embedded at once, or fewer where vectors are long
 _NUMBERS = 1 << 26  # of such a batch, at most
 _LARGEST = 1 << 35  # bytes of a file
 
+Embed = Callable[[Sequence[str]], Any]
+"""Texts -> a row for each, in an array or a sparse matrix."""
 
-def embed_file(model: Any, path: Path, out: Path, encoding: str | None = None) -> dict[str, Any]:
+
+def embed_file(model: Any, path: Path, out: Path, encoding: str | None = None, **options: str | int) -> dict[str, Any]:
     """Writes a row of float32 for each line of a text file, blank ones too, whole or not at all.
 
-    Returns how many rows there are, their dimension, and how many are zero because no word of the line is known.
+    `layer` and `pooling` are for models that read texts: see `NetModel.embed`. Returns how many rows there are, their
+    dimension, and how many are zero because no word of the line is known.
     """
-    embedder = require_embeds(model)
+    embedder = _with_options(model, options)
     rows = empty = dimension = 0
-    with new_file(out) as file, progress("embedding", None, "lines") as advance:
+    shown = nullcontext(_ignore) if getattr(model, "shows_progress", False) else progress("embedding", None, "lines")
+    with new_file(out) as file, shown as advance:
         for texts in _batches(embedder, path, encoding):
-            part = _dense(embedder.embed(texts))
+            part = _dense(embedder(texts))
             if not rows:
                 dimension = part.shape[1]
                 _write_head(file, 0, dimension)
@@ -52,6 +58,17 @@ def embed_file(model: Any, path: Path, out: Path, encoding: str | None = None) -
     return {"out": str(out), "rows": rows, "dimension": dimension, "empty": empty}
 
 
+def _with_options(model: Any, options: Mapping[str, str | int]) -> Embed:
+    """What makes vectors of texts as the options say."""
+    embedder: Any = require_embeds(model)
+    if options and not hasattr(model, "layers"):
+        raise AbilityError(
+            f"a {type(model).__name__} has one vector for a text, no layers of states: leave "
+            f"--{' and --'.join(options)} out, or use a network, such as bert or elmo."
+        )
+    return lambda texts: embedder.embed(texts, **options)
+
+
 def require_embeds(model: Any) -> Embeds:
     """The model, if it makes vectors of texts; `AbilityError` otherwise."""
     if not isinstance(model, Embeds):
@@ -61,15 +78,19 @@ def require_embeds(model: Any) -> Embeds:
     return model
 
 
-def _batches(model: Embeds, path: Path, encoding: str | None) -> Iterator[list[str]]:
+def _batches(embed: Embed, path: Path, encoding: str | None) -> Iterator[list[str]]:
     """The lines of a file, so many at once that their vectors fit into memory."""
     sources = [stdin_source()] if str(path) == "-" else find_sources([path])
     if len(sources) != 1 or sources[0].format != "text":
         raise CorpusError(f"{path} is not a single text file: name a file with one text on each line.")
-    dimension = int(model.embed([""]).shape[1])
+    dimension = int(embed([""]).shape[1])
     lines = (line for _, line in read_lines(sources[0], encoding=encoding))
     while batch := list(islice(lines, max(1, min(_LINES, _NUMBERS // max(dimension, 1))))):
         yield batch
+
+
+def _ignore(amount: float, remark: str = "") -> None:
+    """Takes no notice of how far the work has come."""
 
 
 def _dense(rows: Any) -> npt.NDArray[np.float32]:

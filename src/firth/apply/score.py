@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from firth.abilities import Remembers, Score, Scores
+from firth.abilities import Remembers, Score, Scores, total
 from firth.errors import AbilityError, CorpusError
 from firth.text.corpus import stdin_source
 from firth.text.readers import read_lines
@@ -16,12 +16,17 @@ from firth.text.sources import find_sources
 _BATCH = 20_000  # lines scored at once
 
 
-def score_file(model: Any, path: Path, encoding: str | None = None) -> Iterator[tuple[int, str, Score]]:
+def score_file(
+    model: Any, path: Path, encoding: str | None = None, *, whole_words: bool = False
+) -> Iterator[tuple[int, str, Score]]:
     """(line number from 0, text, score) of every line of a text file, or of standard input (`-`), that is not blank.
 
-    A model that remembers what it read takes the whole file for one document.
+    A model that remembers what it read takes the whole file for one document. `whole_words` is for masked models.
     """
-    scorer = require_scores(model)
+    scorer: Any = require_scores(model)
+    options = {"whole_words": True} if whole_words else {}
+    if whole_words and scorer.score_kind != "pseudo":
+        raise AbilityError("whole words are hidden by masked models, such as bert: leave --whole-words out.")
     sources = [stdin_source()] if str(path) == "-" else find_sources([path])
     if len(sources) != 1 or sources[0].format != "text":
         raise CorpusError(f"{path} is not a single text file: name a file with one text on each line.")
@@ -32,7 +37,7 @@ def score_file(model: Any, path: Path, encoding: str | None = None) -> Iterator[
     while batch := list(islice(kept, None if remembers else _BATCH)):
         empty = False
         texts = [line for _, line in batch]
-        scores = scorer.score(texts, together=True) if isinstance(scorer, Remembers) else scorer.score(texts)
+        scores = scorer.score(texts, together=True) if remembers else scorer.score(texts, **options)
         yield from ((number, text, score) for (number, text), score in zip(batch, scores, strict=True))
     if empty:
         raise CorpusError(f"there is no text in {path}: name a file with one text on each line.")
@@ -66,6 +71,17 @@ def summarise(score: Score, kind: str) -> dict[str, Any]:
         "sentences": score.sentences,
         "known_perplexity": score.known_perplexity,
     }
+
+
+def directions(model: Any, texts: Sequence[str], forward: Score) -> dict[str, float]:
+    """Bits per byte forwards and backwards, of a model that reads both ways; nothing of any other.
+
+    `forward` is the score of the texts as `score_file` has given it.
+    """
+    if not hasattr(model, "score_backwards"):
+        return {}
+    backward = total(model.score_backwards(texts, together=model.remembers))
+    return {"forward": forward.bits_per_byte, "backward": backward.bits_per_byte}
 
 
 def explain_text(model: Any, text: str) -> list[list[dict[str, Any]]]:

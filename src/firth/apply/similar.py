@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from firth.abilities import HasVectors
@@ -28,6 +28,27 @@ def find_similar(
         raise AbilityError(f"there is no method {method!r} for analogies: choose add or mul.")
     pairs: list[tuple[str, float]] = _ability(model, "analogy", "analogies")(words, minus, count, method=method)
     return pairs
+
+
+def nearest_occurrences(
+    model: Any,
+    word: str,
+    context: str,
+    sentences: Iterable[str] = (),
+    count: int = 10,
+    layer: str | int = "last",
+) -> list[dict[str, Any]]:
+    """The words of sentences, or of the context itself, nearest to a word as it is meant in a context.
+
+    Each is a dictionary of `word`, `score` and `context`, the sentence that the word is from.
+    """
+    if not hasattr(model, "layers"):
+        raise AbilityError(
+            f"a {type(model).__name__} does not read a word in its context: use a network, such as elmo or bert."
+        )
+    from firth.nets.contexts import nearest_occurrences as nearest
+
+    return [one._asdict() for one in nearest(model, word, context, sentences, count, layer)]
 
 
 def odd_one_out(model: Any, words: Sequence[str]) -> str:

@@ -78,13 +78,15 @@ def adapt(
     remove: Annotated[list[str] | None, typer.Option("--remove", help="Text or model to take away again.")] = None,
     valid: Annotated[str | None, typer.Option("--valid", help="Held-out text for free parameters.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key.sub=value.")] = None,
+    budget: Annotated[str | None, typer.Option("--budget", help="Nets: 20s, 10min, 3h, 300ktok, 1e15flop.")] = None,
     threads: ThreadsOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Nets: go on where an earlier run stopped.")] = False,
     field: FieldOption = "text",
     encoding: EncodingOption = None,
     layout: LayoutOption = "auto",
     as_json: JsonFlag = False,
 ) -> None:
-    """Go on with a domain's text: a tokenizer's vocabulary grows, an n-gram model's counts are added up.
+    """Go on with a domain's text: a vocabulary grows, an n-gram model's counts are added up, vectors and nets learn on.
 
     Example: firth adapt kn --add june.txt --remove may.txt -o kn-june
     """
@@ -99,7 +101,9 @@ def adapt(
         remove=remove or [],
         valid=valid,
         settings=settings or [],
+        budget=budget,
         threads=threads,
+        resume=resume,
         field=field,
         encoding=encoding,
         layout=layout,

@@ -23,6 +23,9 @@ def score(
     explain: Annotated[
         bool, typer.Option("--explain", help="Say of each token how its probability came about.")
     ] = False,
+    whole_words: Annotated[
+        bool, typer.Option("--whole-words", help="Masked models: hide the rest of a token's word, too.")
+    ] = False,
     encoding: EncodingOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -31,7 +34,7 @@ def score(
     Example: firth score uni test.txt -o scores.jsonl
     """
     from firth.abilities import Score
-    from firth.apply.score import explain_text, line_row, score_file, summarise
+    from firth.apply.score import directions, explain_text, line_row, score_file, summarise
     from firth.artifact.models import load
     from firth.files import new_file
     from firth.progress import progress
@@ -39,18 +42,23 @@ def score(
     loaded: Any = load(model)
     whole = Score()
     explained: list[dict[str, Any]] = []
+    texts: list[str] = []
     with ExitStack() as stack:
         rows = stack.enter_context(new_file(out)) if out else None
-        advance = stack.enter_context(progress("scoring"))
-        for number, text, one in score_file(loaded, file, encoding):
+        shown = not getattr(loaded, "shows_progress", False)  # a model that does so itself needs no second bar
+        advance = stack.enter_context(progress("scoring")) if shown else None
+        for number, text, one in score_file(loaded, file, encoding, whole_words=whole_words):
             whole += one
-            advance(one.bytes)
+            if advance is not None:
+                advance(one.bytes)
+            if hasattr(loaded, "score_backwards"):
+                texts.append(text)
             if explain:
                 explained.append({"line": number, "sentences": explain_text(loaded, text)})
             if rows:
                 row = line_row(number, one) | ({"sentences": explained.pop()["sentences"]} if explain else {})
                 rows.write(to_json(row).encode() + b"\n")
-    summary = summarise(whole, loaded.score_kind)
+    summary = summarise(whole, loaded.score_kind) | directions(loaded, texts, whole)
     details = {"lines": explained} if explain and not out else {}
 
     def text_output() -> None:
@@ -79,11 +87,16 @@ def generate(
     prompt: Annotated[str, typer.Option("--prompt", help="Text to go on from.")] = "",
     count: Annotated[int, typer.Option("--count", min=1, help="How many texts.")] = 1,
     length: Annotated[int, typer.Option("--length", min=1, help="Tokens at most in each.")] = 50,
-    temperature: Annotated[float, typer.Option("--temperature", help="Below 1 likelier, above 1 wilder.")] = 1.0,
+    temperature: Annotated[
+        float, typer.Option("--temperature", help="Below 1 likelier, above 1 wilder; 0: always the likeliest.")
+    ] = 1.0,
     top_k: Annotated[int | None, typer.Option("--top-k", min=1, help="Only the k likeliest tokens.")] = None,
     top_p: Annotated[
         float | None, typer.Option("--top-p", min=0, max=1, help="Only the likeliest tokens of this mass.")
     ] = None,
+    beams: Annotated[
+        int, typer.Option("--beams", min=1, help="Networks: look for the likeliest texts by so many beams.")
+    ] = 1,
     seed: Annotated[int, typer.Option("--seed", help="Decides what is drawn.")] = 0,
     likeliest: Annotated[
         int | None, typer.Option("--next", min=1, help="Show the likeliest next tokens instead, so many of them.")
@@ -101,13 +114,17 @@ def generate(
 
     loaded: Any = load(model)
     if not isinstance(loaded, Generates):
-        raise AbilityError(f"{model} cannot write text: generate with a language model.")
+        raise AbilityError(f"{model} cannot write text: generate with a language model, such as gpt, lstm or mkn5.")
     if likeliest is not None:
         found = next_tokens(loaded, prompt, likeliest)
         rows = [{"token": token, "probability": probability} for token, probability in found]
         show(as_json, {"next": rows}, lambda: sys.stdout.writelines(f"{p:.4f}  {token}\n" for token, p in found))
         return
-    texts = loaded.generate(
-        prompt, count=count, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
+    writer: Any = loaded
+    if beams > 1 and not hasattr(loaded, "network"):
+        raise AbilityError(f"{model} has no beam search: leave --beams out, or use a network, such as gpt or lstm.")
+    searched = {"beams": beams} if beams > 1 else {}
+    texts = writer.generate(
+        prompt, count=count, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, **searched
     )
     show(as_json, {"texts": texts}, lambda: sys.stdout.writelines(text + "\n" for text in texts))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
 from firth.artifact.folder import Artifact, open_artifact
 from firth.artifact.models import load, save
 from firth.counts.ngram import NgramModel
-from firth.errors import AbilityError, RecipeError
+from firth.errors import AbilityError, BudgetError, RecipeError
 from firth.files import require_free
 from firth.fit.algebra import change_counts, describe_change, is_model, require_whole, share_of_model, share_of_text
+from firth.fit.budget import Budget
+from firth.fit.checkpoints import require_place
 from firth.fit.counts import count_metrics
 from firth.fit.train import Run, Text, open_corpus, store_counts, token_metrics
 from firth.fit.vectors import adapt_vectors
@@ -27,6 +30,8 @@ from firth.vectors.model import VectorModel
 from firth.vectors.recipe import Word2vecRecipe
 
 _FREE = ("epochs", "learning_rate", "mode", "subsample", "negatives", "window")
+_FIXED = ("tokenizer", "embedding", "encoder", "visibility", "output")
+_OPEN = ("objectives", "masking", "rows.format", "learning")
 _GROWTH = 1.25  # how much larger a vocabulary becomes if nothing else is said
 
 
@@ -38,7 +43,9 @@ def adapt(
     remove: Sequence[str | Path] = (),
     valid: Text | None = None,
     settings: Sequence[str] = (),
+    budget: str | None = None,
     threads: int | None = None,
+    resume: bool = False,
     field: str = "text",
     encoding: str | None = None,
     layout: str = "auto",
@@ -47,10 +54,18 @@ def adapt(
 
     A tokenizer's vocabulary grows, by a quarter or to `vocab_size`; the ids of its old tokens stay. An n-gram model
     becomes exactly the one that training on all the text would give: texts and other models' counts are added, and with
-    `remove` taken away again. Skip-gram, CBOW and fastText vectors go on learning, with the new text's new words.
+    `remove` taken away again. Skip-gram, CBOW and fastText vectors go on learning, with the new text's new words. Nets
+    go on from their weights, with their tokens, for as long as `budget` says; with `resume` after an interruption.
     """
     artifact = open_artifact(Path(model))
-    require_free(Path(out))
+    if artifact.manifest.kind == "nets":
+        require_place(Path(out), resume)
+    elif budget is not None or resume:
+        raise BudgetError(
+            f"{model} ({artifact.manifest.name}) reads its text at once: leave --budget and --resume out."
+        )
+    else:
+        require_free(Path(out))
     if not (corpora or add or remove):
         raise RecipeError("nothing to adapt to was given: name a corpus, or --add or --remove.")
     old = load(model)
@@ -65,6 +80,22 @@ def adapt(
         raise AbilityError(
             f"{model} ({artifact.manifest.name}) holds no counts to add to: name a corpus without --add."
         )
+    if artifact.manifest.kind == "nets":
+        found = read(corpora, layout)
+        held_out = None if valid is None else read((valid,), found.layout)
+        run = Run(
+            corpus=found,
+            valid=held_out,
+            tokenizer=old.tokenizer,
+            budget=Budget.parse(budget) if budget else None,
+            seed=artifact.manifest.seed,
+            threads=threads,
+            out=Path(out),
+            resume=resume,
+            settings=settings,
+            start=artifact.manifest.files["model.safetensors"].sha256,
+        )
+        return _go_on(artifact, old, run)
     if isinstance(old, VectorModel) and isinstance(old.recipe, Word2vecRecipe):
         return _learn_on(artifact, old, read(corpora, layout), Path(out), settings, threads)
     if not isinstance(old, Tokenizer):
@@ -100,6 +131,33 @@ def _grow(
         metrics=metrics,
     )
     return load(out, verify=False)
+
+
+def _go_on(artifact: Artifact, old: Any, run: Run) -> Any:
+    """A net after more pre-training on other text, in the same tokens."""
+    recipe = override(old.recipe, run.settings)
+    kept = {part: getattr(recipe, part) == getattr(old.recipe, part) for part in _FIXED}
+    if not all(kept.values()):
+        raise RecipeError(f"adapting keeps the network: set {', '.join(_OPEN)} only, not {_first_false(kept)}.")
+    assert run.out is not None
+    store = open_store(run.corpus, old.tokenizer, run.threads)
+    trained = import_module("firth.fit.nets").train_net(recipe, run, old.tokenizer, store, old)
+    save(
+        run.out,
+        trained.model,
+        name=artifact.manifest.name,
+        recipe=trained.recipe,
+        budget={"asked": run.budget.text if run.budget else None, "spent": dict(trained.spent)},
+        corpus=run.corpus.describe() | store_counts(store),
+        seed=run.seed,
+        metrics=trained.metrics,
+        files=trained.files,
+    )
+    return load(run.out, verify=False)
+
+
+def _first_false(found: Mapping[str, bool]) -> str:
+    return next(name for name, true in found.items() if not true)
 
 
 def _learn_on(

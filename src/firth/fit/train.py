@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,15 +19,18 @@ from firth.counts.classes import ClassRecipe
 from firth.counts.maxent import MaxentRecipe
 from firth.counts.mixture import MixtureRecipe
 from firth.counts.recipe import NgramRecipe
-from firth.errors import BudgetError, CorpusError, RecipeError
+from firth.errors import BudgetError, CorpusError, RecipeError, near_miss
 from firth.fit.adaptive import train_entropy, train_mixed, train_over_classes, train_with_cache
 from firth.fit.budget import Budget
 from firth.fit.checkpoints import require_place
 from firth.fit.counts import count_metrics, train_counts
 from firth.fit.labels import accuracy, open_labelled
+from firth.fit.settle import left_open, settle_vocabulary
 from firth.fit.vectors import train_vectors
+from firth.nets.recipe import NetRecipe
 from firth.progress import note
 from firth.recipes.families import Recipe
+from firth.recipes.nets import SIZES, resize
 from firth.recipes.table import find_recipe
 from firth.recipes.values import flatten, override, recipe_to_json
 from firth.text.corpus import Corpus, read_corpus
@@ -54,6 +59,13 @@ class Run:
     """Where the model will be: trainers that take long keep their state there."""
     resume: bool = False
     """Go on with the state that was kept there."""
+    named: bool = False
+    """Whether the recipe was given by its name: then what its fields leave open may be chosen."""
+    size: str | None = None
+    settings: Sequence[str] = ()
+    """What was set by hand, and is not to be chosen."""
+    start: str | None = None
+    """The digest of the model that is gone on from."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +78,8 @@ class Trained:
     store: TokenStore
     spent: Mapping[str, float]
     metrics: Mapping[str, Any]
+    files: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    """What else belongs into the artifact."""
 
 
 def train(
@@ -96,13 +110,12 @@ def train(
     3
     """
     name = recipe if isinstance(recipe, str) else str(recipe_to_json(recipe)["type"])
-    wanted = override(find_recipe(recipe) if isinstance(recipe, str) else recipe, settings)
+    found = find_recipe(recipe) if isinstance(recipe, str) else recipe
+    wanted = override(found if size is None else _resized(found, name, size), settings)
     folder = Path(out)
     if resume and (folder / "manifest.json").exists():
-        return _finished(folder, wanted)
+        return _finished(folder, wanted, settings, size)
     require_place(folder, resume)
-    if size is not None:
-        raise RecipeError(f"{name} comes in one size: leave --size out.")
     corpus = _open_training(wanted, corpora, field, encoding, layout)
     run = Run(
         corpus=corpus,
@@ -113,10 +126,13 @@ def train(
         threads=threads,
         out=folder,
         resume=resume,
+        named=isinstance(recipe, str),
+        size=size,
+        settings=settings,
     )
     trained = pretrain(wanted, run)
     metrics = dict(trained.metrics)
-    if run.valid is not None and isinstance(trained.model, Scores):
+    if run.valid is not None and isinstance(trained.model, Scores) and trained.model.score_kind == "causal":
         metrics |= _validate(trained.model, run.valid)
     if run.valid is not None and isinstance(trained.model, Predicts):
         metrics["valid_accuracy"] = accuracy(trained.model, run.valid)
@@ -129,6 +145,7 @@ def train(
         corpus=run.corpus.describe() | store_counts(trained.store),
         seed=seed,
         metrics=metrics,
+        files=trained.files,
     )
     return load(folder, verify=False) if reload else None  # it was written just now
 
@@ -183,6 +200,17 @@ def _(recipe: VectorRecipe, run: Run) -> Trained:
     result = train_vectors(recipe, run, tokenizer, store)
     spent = {"seconds": time.monotonic() - started, "tokens": result.tokens}
     return Trained(result.model, result.model.recipe, store, spent, result.metrics)
+
+
+@pretrain.register
+def _(recipe: NetRecipe, run: Run) -> Trained:
+    if run.tokenizer is None and run.named:
+        recipe, why = settle_vocabulary(recipe, run.settings, run.corpus)
+        if why:
+            note(f"chosen: {why}")
+    tokenizer, store = _tokens(recipe.tokenizer, run)
+    trainer = import_module("firth.fit.nets")  # which imports torch
+    return cast(Trained, trainer.train_net(recipe, run, tokenizer, store))
 
 
 def _train_around(
@@ -247,11 +275,22 @@ def _given_tokenizer(tokenizer: str | Path | Tokenizer | None) -> Tokenizer | No
     return load_tokenizer(open_artifact(Path(tokenizer)))
 
 
-def _finished(folder: Path, recipe: Recipe) -> Any:
+def _resized(recipe: Recipe, name: str, size: str) -> Recipe:
+    """The recipe in another size, where there are sizes."""
+    if not isinstance(recipe, NetRecipe) or recipe.output.kind == "direct":
+        raise RecipeError(f"{name} comes in one size: leave --size out.")
+    if size not in SIZES:
+        raise RecipeError(f"there is no size {size!r}: {near_miss(size, SIZES)}")
+    return resize(recipe, size)
+
+
+def _finished(folder: Path, recipe: Recipe, settings: Sequence[str], size: str | None) -> Any:
     """The model that an earlier run has left, if it was the same recipe."""
     artifact = open_artifact(folder)
     # Tokens, and what was left to be chosen, were filled in by the run.
     asked = {key: value for key, value in flatten(recipe_to_json(recipe)).items() if "tokenizer" not in key.split(".")}
+    if isinstance(recipe, NetRecipe):
+        asked = {key: value for key, value in asked.items() if key not in left_open(recipe, settings, size)}
     found = flatten(artifact.manifest.recipe)
     if any(found.get(key) != value for key, value in asked.items() if value != "auto"):
         raise RecipeError(f"{folder} holds another recipe: give the same options as before, or another -o.")

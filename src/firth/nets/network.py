@@ -46,6 +46,8 @@ class States(NamedTuple):
         """The last states of some places, which must be among those that were asked for."""
         if self.places is None:
             return self.last[places]
+        if torch.equal(places, self.places):
+            return self.last
         return self.last[torch.searchsorted(self.places, places)]
 
 
@@ -68,6 +70,7 @@ class Network(nn.Module):
     def __init__(self, recipe: NetRecipe, vocabulary: Vocabulary) -> None:
         super().__init__()
         self.recipe = recipe
+        self.vocabulary = vocabulary
         self.embedding = Embedding(recipe, vocabulary.tokens)
         self.encoders = nn.ModuleList(make_encoder(recipe) for _ in range(recipe.directions))
         self.output: OutputLayer = make_output(recipe, vocabulary.counts, self.embedding)
@@ -99,7 +102,7 @@ class Network(nn.Module):
     def extend(self, ids: Tensor, memory: Memory | None = None) -> tuple[Tensor, Memory]:
         """(rows, new places, width): the last states of new tokens after those in the memory, and the new memory."""
         begun = memory or Memory(0, [])
-        positions = torch.arange(begun.length, begun.length + ids.shape[1])[None].expand_as(ids)
+        positions = torch.arange(begun.length, begun.length + ids.shape[1], device=ids.device)[None].expand_as(ids)
         entered = self.embedding(ids, positions, None)
         states, tensors = self._encoders()[0].extend(entered, begun.tensors)
         return states, Memory(begun.length + ids.shape[1], tensors)

@@ -59,6 +59,8 @@ class EncoderRecipe:
     direct: bool = False
     """Window: the words' vectors reach the output past the hidden layer, too (Bengio et al. 2003)."""
     norm: Literal["none", "pre", "post"] = "post"
+    eps: float = 1e-12
+    """What is added to variances where states are normalised."""
     activation: Activation = "gelu"
     share: Literal["none", "all", "attention", "feed-forward"] = "none"
     """Parameters that all layers have in common (ALBERT)."""
@@ -75,6 +77,8 @@ class EncoderRecipe:
         _check(self, layers=(0, 1000), width=(1, 100_000), inner=(0, 400_000), heads=(1, 1000), context=(0, 1000))
         for name in ("dropout", "attention_dropout", "weight_drop"):
             _check_share(self, name)
+        if not 0 < self.eps < 1:
+            raise RecipeError(f"encoder.eps={self.eps} must be above 0 and small, such as 1e-12.")
         if self.kind == "transformer" and self.width % self.heads:
             raise RecipeError(f"encoder.width={self.width} must be a multiple of encoder.heads={self.heads}.")
         if self.kind in ("window", "bilinear") and self.context < 1:

@@ -7,6 +7,7 @@ from firth.counts.classes import ClassRecipe
 from firth.counts.maxent import MaxentRecipe
 from firth.counts.mixture import MixtureRecipe
 from firth.counts.recipe import NgramRecipe
+from firth.nets.ensemble import EnsembleRecipe
 from firth.nets.recipe import NetRecipe
 from firth.tokens.recipe import TokenizerRecipe
 from firth.vectors.recipe import (
@@ -23,7 +24,15 @@ from firth.vectors.recipe import (
 )
 
 Recipe = (
-    TokenizerRecipe | NgramRecipe | CacheRecipe | MixtureRecipe | ClassRecipe | MaxentRecipe | VectorRecipe | NetRecipe
+    TokenizerRecipe
+    | NgramRecipe
+    | CacheRecipe
+    | MixtureRecipe
+    | ClassRecipe
+    | MaxentRecipe
+    | VectorRecipe
+    | NetRecipe
+    | EnsembleRecipe
 )
 
 FAMILIES: dict[str, type[Recipe]] = {
@@ -43,5 +52,6 @@ FAMILIES: dict[str, type[Recipe]] = {
     "classifier": ClassifierRecipe,
     "imported-vectors": ImportedRecipe,
     "nets": NetRecipe,
+    "ensemble": EnsembleRecipe,
 }
 """The name that a manifest gives to each type of recipe."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from firth.errors import ArtifactError, RecipeError, near_miss
@@ -88,30 +88,41 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
     >>> override(find_recipe("unigram"), ["tokenizer=chars", "delta=0.5"]).tokenizer.model
     'chars'
     """
+    changes: dict[str, str] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
             raise RecipeError(f"--set takes key=value, not {setting!r}.")
-        recipe = typing.cast(Recipe, _set(recipe, name.strip().split("."), value.strip(), name.strip()))
-    return recipe
+        changes[name.strip()] = value.strip()
+    return typing.cast(Recipe, _set(recipe, changes, "")) if changes else recipe
 
 
-def _set(part: Any, path: list[str], value: str, whole: str) -> Any:
+def _set(part: Any, changes: Mapping[str, str], prefix: str) -> Any:
+    """The part with some fields changed, all at once: values that fit only together may be set one by one."""
     hints = field_types(type(part))
-    head, rest = path[0], path[1:]
-    if head not in hints:
-        fields = ", ".join(f"{name} ({describe_type(hint)})" for name, hint in hints.items())
-        close = near_miss(head, hints)
-        advice = f"{close} " if close.startswith("did") else ""
-        raise RecipeError(f"there is no field {whole!r}: {advice}The fields are {fields}.")
-    hint = hints[head]
-    if dataclasses.is_dataclass(hint):
-        if rest:
-            return dataclasses.replace(part, **{head: _set(getattr(part, head), rest, value, whole)})
-        return dataclasses.replace(part, **{head: _recipe_named(value, hint, whole)})
-    if rest:
-        raise RecipeError(f"{head!r} has no fields of its own: set {head}=value.")
-    return dataclasses.replace(part, **{head: parse_value(value, hint, whole)})
+    values: dict[str, Any] = {}
+    for name in dict.fromkeys(name.partition(".")[0] for name in changes):
+        if name not in hints:
+            raise RecipeError(_no_such_field(name, prefix, changes, hints))
+        own = {rest: value for key, value in changes.items() for rest in [key.removeprefix(f"{name}.")] if rest != key}
+        if not dataclasses.is_dataclass(hints[name]):
+            if own:
+                raise RecipeError(f"{name!r} has no fields of its own: set {name}=value.")
+            values[name] = parse_value(changes[name], hints[name], prefix + name)
+            continue
+        base = getattr(part, name)
+        if name in changes:
+            base = _recipe_named(changes[name], hints[name], prefix + name)
+        values[name] = _set(base, own, f"{prefix}{name}.") if own else base
+    return dataclasses.replace(part, **values)
+
+
+def _no_such_field(name: str, prefix: str, changes: Mapping[str, str], hints: Mapping[str, Any]) -> str:
+    whole = prefix + next(key for key in changes if key.partition(".")[0] == name)
+    fields = ", ".join(f"{name} ({describe_type(hint)})" for name, hint in hints.items())
+    close = near_miss(name, hints)
+    advice = f"{close} " if close.startswith("did") else ""
+    return f"there is no field {whole!r}: {advice}The fields are {fields}."
 
 
 def _recipe_named(name: str, hint: Any, whole: str) -> Any:

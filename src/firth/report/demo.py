@@ -16,7 +16,6 @@ from typing import Any
 
 from firth.abilities import Generates, Scores, score_documents
 from firth.apply.score import summarise
-from firth.apply.similar import nearest_occurrences
 from firth.artifact.folder import artifact_info
 from firth.artifact.manifest import installed_versions
 from firth.artifact.models import load
@@ -227,11 +226,13 @@ def _nets(held_out: Corpus, out: Path, tell: Callable[[str], None]) -> dict[str,
 
 
 def _in_context(model: Any, name: str, sentences: Sequence[str]) -> dict[str, Any]:
+    from firth.nets.contexts import nearest_occurrences
+
     word, *contexts = CONTEXTS
-    found = [
-        {"context": context, "neighbours": nearest_occurrences(model, word, context, sentences, 4)}
-        for context in contexts
-    ]
+    found = []
+    for context in contexts:
+        near = nearest_occurrences(model, word, context, sentences, 4)
+        found.append({"context": context, "neighbours": [one._asdict() for one in near]})
     return {"word": word, "name": name, "rows": found}
 
 

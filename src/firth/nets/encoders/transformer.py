@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import cast
 
 import torch
 import torch.nn.functional as f
 from torch import Tensor, nn
 
+from firth.nets.encoders.attention import attend, look, split
 from firth.nets.encoders.encoder import Encoder, pick
-from firth.nets.noise import Noise, drop
+from firth.nets.noise import Noise, add_dropped
 from firth.nets.recipe import EncoderRecipe, NetRecipe
-from firth.nets.visibility import View
+from firth.nets.visibility import Asked, Sight, View
 
 _SPREAD = 0.02
+_FEW = 0.75  # share of the places up to which the last layer is made for these alone
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": f.gelu,
     "gelu-tanh": lambda x: f.gelu(x, approximate="tanh"),
@@ -32,15 +35,27 @@ class Attention(nn.Module):
         self.qkv = linear(recipe.width, 3 * recipe.width)
         self.out = linear(recipe.width, recipe.width)
 
-    def forward(self, x: Tensor, mask: Tensor | None, noise: Noise | None) -> Tensor:
-        rows, length, width = x.shape
-        heads = self.recipe.heads
-        q, k, v = self.qkv(x).view(rows, length, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
-        scores = q @ k.transpose(-1, -2) / math.sqrt(width // heads)
-        if mask is not None:
-            scores = scores.masked_fill(~mask[:, None], -torch.inf)
-        weights = drop(scores.softmax(-1), self.recipe.attention_dropout, noise)
-        return self.out((weights @ v).transpose(1, 2).reshape(rows, length, width))  # type: ignore[no-any-return]
+    def forward(self, seen: Tensor, sight: Sight, noise: Noise | None) -> Tensor:
+        """(rows, places, width): all places ask."""
+        heads, rate = self.recipe.heads, self.recipe.attention_dropout
+        return cast(Tensor, self.out(attend(None, self.qkv(seen), heads, sight, rate, noise)))
+
+    def ask(self, asking: Tensor, asked: Asked, seen: Tensor, sight: Sight, noise: Noise | None) -> Tensor:
+        """(places, width): some places ask; `sight` is theirs."""
+        heads, rate, width = self.recipe.heads, self.recipe.attention_dropout, self.recipe.width
+        queries = f.linear(asking, self.qkv.weight[:width], self.qkv.bias[:width])
+        keys = f.linear(seen, self.qkv.weight[width:], self.qkv.bias[width:])
+        found = attend(asked.spread(queries), keys, heads, sight, rate, noise)
+        return cast(Tensor, self.out(asked.collect(found)))
+
+    def extend(self, entered: Tensor, memory: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """What new places find in those before them and in themselves, and all keys and values so far."""
+        queries, *new = split(self.qkv(entered), self.recipe.heads, 3)
+        keys, values = (torch.cat(each, 2) for each in zip(memory, new, strict=True)) if memory else new
+        asked, length = queries.shape[2], keys.shape[2]
+        unseen = torch.full((1, asked, length), -torch.inf, dtype=queries.dtype, device=queries.device)
+        found = look(queries, keys, values, Sight(unseen.triu(length - asked + 1)) if asked > 1 else Sight(None))
+        return self.out(found), [keys, values]
 
 
 class FeedForward(nn.Module):
@@ -53,24 +68,49 @@ class FeedForward(nn.Module):
         self.activation = ACTIVATIONS[recipe.activation]
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.activation(self.inner(x)))  # type: ignore[no-any-return]
+        return cast(Tensor, self.outer(self.activation(self.inner(x))))
 
 
 class Layer(nn.Module):
-    """Attention, then feed-forward, each added to what went in."""
+    """Attention, then feed-forward, each added to what went in; a layer may have one of the two, and use another's."""
 
-    def __init__(self, recipe: EncoderRecipe) -> None:
+    def __init__(self, recipe: EncoderRecipe, *, attention: bool = True, feedforward: bool = True) -> None:
         super().__init__()
         self.recipe = recipe
-        self.attention, self.feedforward = Attention(recipe), FeedForward(recipe)
-        self.norm1, self.norm2 = nn.LayerNorm(recipe.width, eps=1e-12), nn.LayerNorm(recipe.width, eps=1e-12)
+        if attention:
+            self.attention, self.norm1 = Attention(recipe), make_norm(recipe)
+        if feedforward:
+            self.feedforward, self.norm2 = FeedForward(recipe), make_norm(recipe)
 
-    def forward(self, x: Tensor, mask: Tensor | None, noise: Noise | None) -> Tensor:
-        rate, pre = self.recipe.dropout, self.recipe.norm == "pre"
-        x = x + drop(self.attention(self.norm1(x) if pre else x, mask, noise), rate, noise)
-        x = x if pre else self.norm1(x)
-        x = x + drop(self.feedforward(self.norm2(x) if pre else x), rate, noise)
-        return x if pre else self.norm2(x)
+    def attend(self, x: Tensor, sight: Sight, noise: Noise | None) -> Tensor:
+        """The first half for all places."""
+        return self._add(x, lambda y: self.attention(y, sight, noise), self.norm1, noise)
+
+    def ask(self, asking: Tensor, asked: Asked, seen: Tensor, sight: Sight, noise: Noise | None) -> Tensor:
+        """The first half for other states than those that are seen."""
+        before = self.norm1(seen) if self.recipe.norm == "pre" else seen
+        return self._add(asking, lambda y: self.attention.ask(y, asked, before, sight, noise), self.norm1, noise)
+
+    def extend(self, x: Tensor, memory: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """The first half for new places, and what to keep of all so far."""
+        kept: list[Tensor] = []
+
+        def change(y: Tensor) -> Tensor:
+            found, new = self.attention.extend(y, memory)
+            kept.extend(new)
+            return found
+
+        return self._add(x, change, self.norm1, None), kept
+
+    def feed(self, x: Tensor, noise: Noise | None) -> Tensor:
+        """The second half."""
+        return self._add(x, self.feedforward, self.norm2, noise)
+
+    def _add(self, x: Tensor, change: Callable[[Tensor], Tensor], norm: nn.Module, noise: Noise | None) -> Tensor:
+        """x + change(norm(x)), or norm(x + change(x))."""
+        if self.recipe.norm == "pre":
+            return add_dropped(x, change(norm(x)), self.recipe.dropout, noise)
+        return cast(Tensor, norm(add_dropped(x, change(x), self.recipe.dropout, noise)))
 
 
 class Transformer(Encoder):
@@ -79,20 +119,82 @@ class Transformer(Encoder):
     def __init__(self, recipe: NetRecipe) -> None:
         super().__init__()
         self.recipe = recipe.encoder
-        self.layers = nn.ModuleList(Layer(self.recipe) for _ in range(self.recipe.layers))
-        self.norm = nn.LayerNorm(self.recipe.width, eps=1e-12) if self.recipe.norm == "pre" else None
+        own = range(1, self.recipe.layers) if self.recipe.share != "all" else ()
+        attention, feedforward = self.recipe.share != "attention", self.recipe.share != "feed-forward"
+        self.layers = nn.ModuleList(Layer(self.recipe) for _ in range(min(1, self.recipe.layers)))
+        self.layers.extend(Layer(self.recipe, attention=attention, feedforward=feedforward) for _ in own)
+        self.norm = make_norm(self.recipe) if self.recipe.norm == "pre" else None
+        if self.recipe.norm == "pre":
+            self._shrink()
 
-    def forward(self, entered: Tensor, view: View, places: Tensor | None = None) -> tuple[list[Tensor], Tensor]:
-        states = [entered]
-        for layer in self.layers:
-            states.append(layer(states[-1], view.mask(), view.noise))
-        if self.norm is not None:
-            states[-1] = self.norm(states[-1])
+    def forward(
+        self,
+        entered: Tensor,
+        view: View,
+        places: Tensor | None = None,
+        queries: Tensor | None = None,
+        query_view: View | None = None,
+    ) -> tuple[list[Tensor], Tensor]:
+        """As for all encoders; with `queries` (places, width) it is these that ask in every layer, and are returned.
+
+        They see the other states as `query_view` says, and change none of them: the two streams of XLNet.
+        """
+        shape, noise = (entered.shape[0], entered.shape[1]), view.noise
+        states, sight = [entered], view.sight(entered.dtype)
+        asked = None
+        if places is not None and (queries is not None or len(places) <= _FEW * math.prod(shape)):
+            asked = Asked(places, shape)
+            asked_sight = asked.limit((query_view or view).sight(entered.dtype))
+        for number, (first, second) in enumerate(self._halves(), 1):
+            seen, last = states[-1], number == self.recipe.layers
+            if last and asked is not None and queries is None:
+                queries = pick(seen, places)
+            if queries is not None and asked is not None:
+                queries = second.feed(first.ask(queries, asked, seen, asked_sight, noise), noise)
+            if not last or places is None:
+                states.append(second.feed(first.attend(seen, sight, noise), noise))
+            elif queries is None:
+                queries = second.feed(pick(first.attend(seen, sight, noise), places), noise)
+        if queries is not None:
+            return states, self._finish(queries)
+        states[-1] = self._finish(states[-1])
         return states, pick(states[-1], places)
 
+    def extend(self, entered: Tensor, memory: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """The memory has the keys and the values of each layer, (rows, heads, places, size) each."""
+        states, kept = entered, []
+        for number, (first, second) in enumerate(self._halves()):
+            states, new = first.extend(states, memory[2 * number : 2 * number + 2])
+            states = second.feed(states, None)
+            kept += new
+        return self._finish(states), kept
+
     def work(self, length: int, predicted: float = 1.0) -> float:
-        width, inner = self.recipe.width, self.recipe.inner
-        return self.recipe.layers * (8.0 * width * width + 4.0 * width * inner + 4.0 * length * width)
+        width, inner, layers = self.recipe.width, self.recipe.inner, self.recipe.layers
+        if not layers:
+            return 0.0
+        keys, rest = 4.0 * width * width, 4.0 * width * width + 4.0 * length * width
+        asking = predicted if predicted <= _FEW else 1.0
+        last = keys + asking * rest + predicted * 4.0 * width * inner
+        return (layers - 1) * (keys + rest + 4.0 * width * inner) + last
+
+    def _halves(self) -> Iterator[tuple[Layer, Layer]]:
+        """For each layer in turn, the one whose attention it uses and the one whose feed-forward layer."""
+        share = self.recipe.share
+        for number in range(self.recipe.layers):
+            first = 0 if share in ("all", "attention") else number
+            second = 0 if share in ("all", "feed-forward") else number
+            yield cast(Layer, self.layers[first]), cast(Layer, self.layers[second])
+
+    def _finish(self, states: Tensor) -> Tensor:
+        return states if self.norm is None else cast(Tensor, self.norm(states))
+
+    @torch.no_grad()
+    def _shrink(self) -> None:
+        """What layers add starts smaller in a deep stack, so that the sum does not grow (Radford et al. 2019)."""
+        for name, parameter in self.layers.named_parameters():
+            if name.endswith(("attention.out.weight", "feedforward.outer.weight")):
+                parameter.div_(math.sqrt(2 * self.recipe.layers))
 
 
 def linear(inputs: int, outputs: int) -> nn.Linear:
@@ -101,3 +203,8 @@ def linear(inputs: int, outputs: int) -> nn.Linear:
     nn.init.normal_(made.weight, std=_SPREAD)
     nn.init.zeros_(made.bias)
     return made
+
+
+def make_norm(recipe: EncoderRecipe) -> nn.Module:
+    """What normalises states, if they are."""
+    return nn.Identity() if recipe.norm == "none" else nn.LayerNorm(recipe.width, eps=recipe.eps)

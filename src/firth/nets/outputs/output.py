@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor, nn
 
 from firth.nets.noise import Noise
 from firth.nets.recipe import NetRecipe
+from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import BOS, MASK, PAD
 
 if TYPE_CHECKING:
@@ -60,6 +62,73 @@ class OutputLayer(nn.Module):
     def work(self) -> float:
         """Floating-point operations for one prediction in learning, forwards."""
         raise NotImplementedError
+
+    def prepare(self, store: TokenStore) -> None:
+        """Looks at the text that is to be learnt: called before the first step, also when training goes on."""
+
+    def renew(self, share: float) -> bool:
+        """Called before each step with the share of training that is done; true if the layer has changed its shape.
+
+        What is known of its parameters' past (means of gradients and the like) is then to be forgotten. It depends on
+        the share and the saved state alone, so training that goes on does the same.
+        """
+        return False
+
+
+class ExactLayer(OutputLayer):
+    """A layer that learns by the exact -log p: it has `losses` and `log_probabilities`, and the rest follows.
+
+    Targets that are never predicted add nothing to the loss, and their probability is 0.
+    """
+
+    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
+        """(places): -log p of targets that can be predicted."""
+        raise NotImplementedError
+
+    def loss(
+        self, states: Tensor, targets: Tensor, previous: Tensor | None = None, noise: Noise | None = None
+    ) -> Tensor:
+        kept = can_be_predicted(targets)
+        return self.losses(*((states, targets) if kept.all() else (states[kept], targets[kept]))).sum()
+
+    def log_probability(self, states: Tensor, targets: Tensor) -> Tensor:
+        kept = can_be_predicted(targets)
+        if kept.all():
+            return -self.losses(states, targets)
+        nothing = states.new_full(targets.shape, -torch.inf)
+        return nothing.masked_scatter(kept, -self.losses(states[kept], targets[kept]))
+
+
+def state_width(recipe: NetRecipe) -> int:
+    """Numbers of a state that predicts: where two directions are read, each predicts by itself, from its own half."""
+    return recipe.width // recipe.directions
+
+
+def predictable(tokens: int) -> npt.NDArray[np.int64]:
+    """The ids that can be predicted.
+
+    >>> predictable(8).tolist()
+    [1, 3, 5, 6, 7]
+    """
+    return np.setdiff1d(np.arange(tokens), NEVER)
+
+
+def can_be_predicted(targets: Tensor) -> Tensor:
+    """Which of some tokens can be."""
+    return torch.isin(targets, torch.tensor(NEVER), invert=True)
+
+
+def frequencies(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """The share of each token in what is predicted, as if each that can be had occurred once more.
+
+    >>> frequencies(np.array([9, 0, 9, 2, 9, 3])).tolist()
+    [0.0, 0.125, 0.0, 0.375, 0.0, 0.5]
+    """
+    kept = predictable(counts.size)
+    shares = np.zeros(counts.size)
+    shares[kept] = counts[kept] + 1.0
+    shares /= shares.sum()
+    return shares
 
 
 def make_output(recipe: NetRecipe, counts: npt.NDArray[np.int64], embedding: Embedding) -> OutputLayer:

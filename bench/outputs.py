@@ -1,0 +1,138 @@
+"""All output layers in one table: the same encoder, text and minutes; tokens/s, training loss and test perplexity.
+
+    python bench/outputs.py [--recipes lstm ffnn] [--only full classes] [--minutes 2] [--samples 1000] [--threads 2]
+
+The text is the Penn Treebank if it lies beside the repository, and builtin:pydoc otherwise, of which every twentieth
+document is kept for the test. Training loss is that of the last records of a run, in nats per token, dropout included;
+noise contrast has a loss of its own kind, which says nothing beside the others. Perplexities are exact for all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent))
+import data
+import firth
+from firth.abilities import total
+from firth.errors import RecipeError
+from firth.text.corpus import read_corpus
+
+LAYERS = {
+    "full": ("output.kind=full",),
+    "tied": ("output.kind=tied",),
+    "classes": ("output.kind=classes",),
+    "huffman": ("output.kind=huffman",),
+    "tree": ("output.kind=tree",),
+    "importance": ("output.kind=importance",),
+    "importance-bigram": ("output.kind=importance", "output.proposal=bigram"),
+    "nce": ("output.kind=nce",),
+    "nce-bigram": ("output.kind=nce", "output.proposal=bigram"),
+    "adaptive": ("output.kind=adaptive",),
+}
+RECIPES = {
+    "lstm": ("embedding.width=300", "encoder.width=300", "learning.rate=0.003"),
+    "rnn": ("embedding.width=200", "encoder.width=200", "learning.rate=0.001"),
+    "ffnn": ("embedding.width=100", "encoder.width=200", "learning.rate=0.002"),
+    "lbl": ("embedding.width=200", "encoder.width=200", "learning.rate=0.002"),
+    "gpt": ("rows.length=64", "learning.rate=0.001"),
+}
+"""Every kind of encoder that predicts the next word."""
+_COMMON = (
+    *("embedding.dropout=0.2", "encoder.dropout=0.2", "rows.length=64"),
+    *("learning.batch=2048", "learning.warmup=0.05", "learning.beta2=0.999", "learning.decay=0"),
+)
+
+
+class Text(NamedTuple):
+    """What is learnt from, and what is predicted."""
+
+    train: Any
+    test: list[str]
+    layout: str
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipes", nargs="+", choices=list(RECIPES), default=["lstm"])
+    parser.add_argument("--only", nargs="+", choices=list(LAYERS), default=list(LAYERS))
+    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--samples", type=int, default=1000, help="of sampled layers that draw by frequency")
+    parser.add_argument("--bigram-samples", type=int, default=100, help="of those that draw by what came before")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    text = read_text()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        firth.train(
+            "words",
+            text.train,
+            out=folder / "words",
+            layout=text.layout,
+            settings=["split=space", "vocab_size=10_000"],
+            reload=False,
+        )
+        for recipe in options.recipes:
+            compare(recipe, text, folder, options)
+
+
+def read_text() -> Text:
+    """The Penn Treebank or the built-in text."""
+    if (data.SHARED / "ptb.train.txt.gz").exists():
+        with gzip.open(data.SHARED / "ptb.test.txt.gz", "rt", encoding="utf-8") as file:
+            return Text(data.SHARED / "ptb.train.txt.gz", [line.strip() for line in file], "lines")
+    print("note: no real data beside the repository, using builtin:pydoc", file=sys.stderr)
+    documents = [document.sentences for document in read_corpus("builtin:pydoc")]
+    test = [sentence for document in documents[::20] for sentence in document]
+    return Text([one for number, one in enumerate(documents) if number % 20], test, "auto")
+
+
+def compare(recipe: str, text: Text, folder: Path, options: argparse.Namespace) -> None:
+    """Prints the table of one recipe."""
+    print(f"\n{recipe}: {options.minutes:g} minutes each, {options.threads} threads")
+    print(f"{'layer':<19}{'parameters':>12}{'tokens/s':>10}{'passes':>8}{'loss':>8}{'perplexity':>12}", flush=True)
+    for layer in options.only:
+        samples = options.bigram_samples if layer.endswith("bigram") else options.samples
+        settings = [*_COMMON, *RECIPES[recipe], *LAYERS[layer], f"output.samples={samples}"]
+        out = folder / f"{recipe}-{layer}"
+        try:
+            model = firth.train(
+                recipe,
+                text.train,
+                out=out,
+                layout=text.layout,
+                tokenizer=folder / "words",
+                settings=settings,
+                size="tiny" if recipe == "gpt" else None,
+                budget=f"{round(60 * options.minutes)}s",
+                threads=options.threads,
+                seed=options.seed,
+            )
+        except RecipeError as error:
+            print(f"{layer:<19}{error}", flush=True)
+            continue
+        report(layer, out, model, text)
+
+
+def report(layer: str, out: Path, model: Any, text: Text) -> None:
+    """Prints the line of one layer."""
+    facts = firth.info(out)
+    spent, metrics = facts["budget"]["spent"], facts["metrics"]
+    score = total(model.score(text.test, together=True))
+    speed = spent["tokens"] / spent["seconds"]
+    print(
+        f"{layer:<19}{metrics['parameters']:>12,}{speed:>10,.0f}{metrics['passes']:>8.2f}"
+        f"{metrics['loss']:>8.3f}{score.perplexity:>12.1f}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Optimisers, and their state as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
+
+from firth.errors import ArtifactError
+from firth.nets.recipe import LearningRecipe
+
+_BETA1 = 0.9
+
+
+def make_optimiser(learning: LearningRecipe, learner: nn.Module, rate: float) -> Optimizer:
+    """The optimiser that a recipe asks for; biases and the factors of norms are not decayed."""
+    parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": learning.decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    betas = (_BETA1, learning.beta2)
+    makers: dict[str, Callable[[], Optimizer]] = {
+        "adamw": lambda: AdamW(groups, rate, betas, 1e-6, fused=True),
+        "adam": lambda: Adam(groups, rate, betas, 1e-8, fused=True),
+        "adagrad": lambda: Adagrad(groups, rate, fused=True),
+        "sgd": lambda: SGD(groups, rate, fused=True),
+        "lamb": lambda: Lamb(groups, rate, betas, 1e-6),
+    }
+    return makers[learning.optimiser]()
+
+
+class Lamb(Optimizer):
+    """Adam's direction, as long as a share of the parameters it moves (You et al. 2020, algorithm 2).
+
+    Biases and norms, which are not decayed, take Adam's own step, as in the authors' program.
+    """
+
+    def __init__(self, params: Any, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-6) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Moves all parameters that have gradients."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._move(parameter, parameter.grad, group)
+
+    def _move(self, parameter: Tensor, gradient: Tensor, group: Mapping[str, Any]) -> None:
+        state = self.state[parameter]
+        if not state:
+            state["step"] = torch.zeros(())
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        state["step"] += 1
+        step, (beta1, beta2) = float(state["step"]), group["betas"]
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        mean.lerp_(gradient, 1 - beta1)
+        square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        spread = (square / (1 - beta2**step)).sqrt_().add_(group["eps"])
+        direction = (mean / (1 - beta1**step)).div_(spread)
+        ratio = 1.0
+        if parameter.ndim > 1:
+            direction.add_(parameter, alpha=group["weight_decay"])
+            length, size = float(direction.norm()), float(parameter.norm())
+            ratio = size / length if size > 0 and length > 0 else 1.0
+        parameter.add_(direction, alpha=-group["lr"] * ratio)
+
+
+def forget(optimiser: Optimizer, parameters: Iterable[Tensor]) -> None:
+    """Makes the past of some parameters unknown to their optimiser, as before the first step."""
+    for parameter in parameters:
+        for value in optimiser.state.get(parameter, {}).values():
+            value.zero_()
+
+
+def optimiser_arrays(optimiser: Optimizer, learner: nn.Module) -> dict[str, npt.NDArray[Any]]:
+    """The state of an optimiser as arrays named `optimiser.PARAMETER.KEY`, which share its memory."""
+    found = {}
+    for name, parameter in learner.named_parameters():
+        for key, value in optimiser.state.get(parameter, {}).items():
+            found[f"optimiser.{name}.{key}"] = value.detach().numpy()
+    return found
+
+
+def restore_optimiser(optimiser: Optimizer, learner: nn.Module, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Puts back what `optimiser_arrays` gave."""
+    parameters = dict(learner.named_parameters())
+    for full, array in arrays.items():
+        place, _, key = full.rpartition(".")
+        kind, _, name = place.partition(".")
+        if kind != "optimiser":
+            continue
+        if name not in parameters or array.shape not in ((), parameters[name].shape):
+            raise ArtifactError(f"the checkpoint's {full} fits no parameter: remove the checkpoint and train again.")
+        optimiser.state[parameters[name]][key] = torch.from_numpy(np.array(array))

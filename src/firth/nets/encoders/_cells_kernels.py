@@ -1,0 +1,79 @@
+"""The arithmetic of one step of long short-term memory, for all rows at once, in 32 bits.
+
+Done by tensor operations it takes about twenty passes over the numbers of a step, a quarter of the whole time; here it
+takes one, and the compiler makes vector instructions of it. R rows of C cells; gates are (R, 4 C): input, forget,
+candidate and output side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_HALF, _ONE = np.float32(0.5), np.float32(1)
+_FAST = {"contract", "nsz"}
+
+
+@njit(inline="always")
+def bend(x: Any) -> Any:
+    """tanh by a quotient of polynomials, within 3e-7: exponentials would not become vector instructions.
+
+    tanh(x) = x P(x^2) / Q(x^2), beyond +-7.9 that of 7.9, which is 1 - 2e-7.
+    """
+    x = np.float32(-7.9053111) if x < np.float32(-7.9053111) else x
+    x = np.float32(7.9053111) if x > np.float32(7.9053111) else x
+    square = x * x
+    over = square * np.float32(-2.76076847742355e-16) + np.float32(2.00018790482477e-13)
+    over = square * over + np.float32(-8.60467152213735e-11)
+    over = square * over + np.float32(5.12229709037114e-08)
+    over = square * over + np.float32(1.48572235717979e-05)
+    over = square * over + np.float32(6.37261928875436e-04)
+    over = square * over + np.float32(4.89352455891786e-03)
+    under = square * np.float32(1.19825839466702e-06) + np.float32(1.18534705686654e-04)
+    under = square * under + np.float32(2.26843463243900e-03)
+    under = square * under + np.float32(4.89352518554385e-03)
+    return x * over / under
+
+
+@njit(inline="always")
+def _open(x: Any) -> Any:
+    """The logistic function."""
+    return _HALF + _HALF * bend(_HALF * x)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def forward(gates: Any, before: Any, cells: Any, out: Any) -> None:
+    """Opens the gates in place, and writes the new cells and o tanh(c)."""
+    rows, width = cells.shape
+    for row in range(rows):
+        i, f = gates[row, :width], gates[row, width : 2 * width]
+        g, o = gates[row, 2 * width : 3 * width], gates[row, 3 * width :]
+        old, new, made = before[row], cells[row], out[row]
+        for k in range(width):
+            opened, kept, candidate, shown = _open(i[k]), _open(f[k]), bend(g[k]), _open(o[k])
+            cell = kept * old[k] + opened * candidate
+            i[k], f[k], g[k], o[k] = opened, kept, candidate, shown
+            new[k] = cell
+            made[k] = shown * bend(cell)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def backward(gates: Any, before: Any, cells: Any, out: Any, cell: Any, inner: Any) -> None:
+    """Writes the gradient of the gates' inputs; `out` is that of o tanh(c), `cell` becomes that of the cells before."""
+    rows, width = cells.shape
+    for row in range(rows):
+        i, f = gates[row, :width], gates[row, width : 2 * width]
+        g, o = gates[row, 2 * width : 3 * width], gates[row, 3 * width :]
+        d_i, d_f = inner[row, :width], inner[row, width : 2 * width]
+        d_g, d_o = inner[row, 2 * width : 3 * width], inner[row, 3 * width :]
+        old, new, above, flow = before[row], cells[row], out[row], cell[row]
+        for k in range(width):
+            bent = bend(new[k])
+            total = flow[k] + above[k] * o[k] * (_ONE - bent * bent)
+            d_o[k] = above[k] * bent * o[k] * (_ONE - o[k])
+            d_i[k] = total * g[k] * i[k] * (_ONE - i[k])
+            d_f[k] = total * old[k] * f[k] * (_ONE - f[k])
+            d_g[k] = total * i[k] * (_ONE - g[k] * g[k])
+            flow[k] = total * f[k]

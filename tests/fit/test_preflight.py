@@ -1,0 +1,113 @@
+"""Preflight: nothing is changed by it, and what it plans is what was asked for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from firth.errors import BudgetError
+from firth.fit import preflight
+from firth.fit.budget import Budget
+from firth.fit.loop import Plan
+from firth.fit.preflight import Pace, Watch, describe, expected_memory, make_plan, measure
+from firth.nets.recipe import OutputRecipe
+from tests.fit.small_nets import learn, make_run, masked, open_small, parameters, same, small
+
+
+def planned(budget: str | None, **changes: object) -> tuple[Plan, Pace]:
+    session = open_small(small(**changes), make_run(budget="1tok"))
+    return make_plan(session.learner, session.batches, session.recipe, Budget.parse(budget) if budget else None, 0)
+
+
+def test_measuring_changes_nothing() -> None:
+    session = open_small(masked(), make_run(budget="2ktok"))
+    before = parameters(session)
+    paces: list[Pace] = []
+
+    def enough(pace: Pace, elapsed: float) -> bool:
+        paces.append(pace)
+        return len(paces) == 6
+
+    pace = measure(session.learner, session.batches, session.recipe, 0, enough)
+    assert same(before, parameters(session))
+    assert all(parameter.grad is None for parameter in session.learner.parameters())
+    assert session.optimiser.state == {}
+    assert pace.steps == 5, "the first step is not to count"
+    assert paces[0].steps == 1
+    assert pace.tokens > 4 * paces[0].tokens / 2
+    other = open_small(masked(), make_run(budget="2ktok"))
+    assert same(parameters(learn(session)), parameters(learn(other)))
+
+
+def test_plans_for_tokens_operations_and_passes() -> None:
+    plan, _ = planned("5ktok")
+    assert (plan.unit, plan.total, plan.tokens, plan.seconds) == ("tokens", 5000, 5000, None)
+    plan, pace = planned("3e8flop")
+    assert (plan.unit, plan.total) == ("flops", 3e8)
+    assert plan.tokens == round(3e8 * pace.tokens / pace.flops)
+    plan, _ = planned(None, epochs=4)
+    session = open_small(small(), make_run(budget="1tok"))
+    assert plan.total == 4 * session.batches.tokens
+    assert planned("5ktok", short=0.25)[0].short == 1250
+
+
+def test_a_run_without_a_budget_takes_ten_minutes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "_LONGEST", 0.1)
+    plan, pace = planned(None, epochs=1_000_000)
+    assert plan.tokens == round(600 * pace.speed)
+    session = open_small(small(epochs=1_000_000), make_run(budget="1tok"))
+    asked = make_plan(session.learner, session.batches, session.recipe, None, 0, limit=False)[0]
+    assert asked.total == 1_000_000 * session.batches.tokens
+
+
+def test_a_table_has_no_operations_to_count() -> None:
+    recipe = replace(small(), embedding=replace(small().embedding, positions="none"))
+    recipe = replace(recipe, encoder=replace(recipe.encoder, kind="none", layers=0), output=OutputRecipe(kind="direct"))
+    with pytest.raises(BudgetError, match="time or tokens"):
+        open_small(recipe, make_run(budget="1e9flop"))
+
+
+def test_a_plan_for_time() -> None:
+    plan, pace = planned("3s")
+    assert plan.seconds == 3
+    assert 0.5 * 3 * pace.speed < plan.tokens < 3 * pace.speed
+
+
+def test_what_a_run_will_cost_is_told() -> None:
+    session = open_small(small(), make_run(budget="1tok"))
+    told = describe(Plan("tokens", 4000, 4000), Pace(2.0, 1000, 5e9, 10), session.learner, 2000)
+    assert re.search(r"^[\d,]+ parameters, about [\d,]+ MB of memory; 500 tokens/s \(2 GFLOP/s\)", told)
+    assert "4,000 tokens (2.0 passes over the text) in 40 steps, 2.0e+10 FLOPs, about 8 s" in told
+    assert 50 << 20 < expected_memory(session.learner) < 64 << 30
+
+
+def run_of(speeds: list[float], plan: Plan, step: float = 0.01) -> float:
+    """When a run ends whose speed is the first number in its first second, the second in its second..."""
+    watch, done, elapsed = Watch(), 0.0, 0.2
+    while done < plan.total:
+        elapsed += step
+        done += step * speeds[min(int(elapsed), len(speeds) - 1)]
+        watch.look(plan, done, elapsed)
+    return elapsed
+
+
+def test_a_run_as_fast_as_planned_keeps_its_plan() -> None:
+    plan = Plan("tokens", 100 * 9.6, 960, seconds=10)
+    assert run_of([100], plan) == pytest.approx(9.8, abs=0.05)
+    assert plan.changed == 0
+    assert plan.total == 960
+
+
+@pytest.mark.parametrize("speeds", [[50], [200], [100, 100, 100, 100, 30], [100, 60, 200, 60, 200, 50, 100], [500, 20]])
+def test_a_run_ends_in_time_whatever_the_machine_does(speeds: list[float]) -> None:
+    plan = Plan("tokens", 960, 960, seconds=10)
+    assert 9.5 <= run_of(speeds, plan) <= 10.2
+    assert plan.changed > 0
+
+
+def test_without_a_budget_of_time_nothing_is_changed() -> None:
+    plan = Plan("tokens", 960, 960)
+    assert run_of([10], plan) > 90
+    assert plan.changed == 0

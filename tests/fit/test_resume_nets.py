@@ -1,0 +1,226 @@
+"""Training that was interrupted goes on without a trace: the same bits as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import firth
+from firth.errors import ArtifactError, BudgetError, OutputError, RecipeError
+from firth.fit import nets
+from firth.fit.nets import Session
+from firth.nets.recipe import NetRecipe
+from tests.command import firth as command
+from tests.fit.small_nets import learn, make_run, masked, open_small, parameters, same, sentences, small, text
+
+BUDGET = "2ktok"
+
+
+class SwitchedOffError(Exception):
+    """The machine was switched off."""
+
+
+def stop_after(session: Session, saves: int) -> None:
+    """Learns until the state was kept so often, and dies."""
+    assert session.keeper is not None
+    keep, kept = session.keeper.keep, []
+
+    def keeping(*given: Any) -> None:
+        keep(*given)
+        kept.append(1)
+        if len(kept) == saves:
+            raise SwitchedOffError
+
+    session.keeper.keep = keeping  # type: ignore[method-assign]
+    with pytest.raises(SwitchedOffError):
+        learn(session)
+
+
+def interrupted(recipe: NetRecipe, folder: Path, moments: list[int], valid: bool = False) -> Session:
+    """A run that died after so many saves, was resumed, died again..., and is done."""
+    for number, moment in enumerate(moments):
+        run = make_run(folder, BUDGET, valid=valid, resume=number > 0)
+        stop_after(open_small(recipe, run), moment)
+    return learn(open_small(recipe, make_run(folder, BUDGET, valid=valid, resume=True)))
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        small(),
+        masked(),
+        small(optimiser="lamb", rate=0.05),
+        small(optimiser="adagrad"),
+        small(optimiser="sgd", rate=0.5, schedule="cosine"),
+        small(optimiser="adam", short=0.4, accumulate=2),
+        replace(small(), encoder=replace(small().encoder, kind="lstm", inner=0, weight_drop=0.2)),
+    ],
+    ids=["adamw", "masked", "lamb", "adagrad", "sgd", "short", "lstm"],
+)
+def test_going_on_gives_the_same_bits(recipe: NetRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRTH_CHECKPOINT", "0")
+    whole = learn(open_small(recipe, make_run(budget=BUDGET)))
+    again = interrupted(recipe, tmp_path / "m", [5, 1, 9])
+    assert again.state.step == whole.state.step > 20
+    assert same(parameters(again), parameters(whole))
+    timeless = [
+        [{key: value for key, value in record.items() if "second" not in key} for record in one.state.records]
+        for one in (whole, again)
+    ]
+    assert timeless[0] == timeless[1]
+
+
+def test_validation_goes_on_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRTH_CHECKPOINT", "0")
+    recipe = small(patience=3, rate=0.3)  # too fast to get any better for long
+    whole = learn(open_small(recipe, make_run(budget=BUDGET, valid=True)))
+    assert whole.best
+    assert whole.state.tokens < 1800
+    again = interrupted(recipe, tmp_path / "m", [3, 3], valid=True)
+    assert again.state.best == whole.state.best
+    assert same(parameters(again), parameters(whole))
+
+
+def test_the_plan_is_kept_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever goes on does not measure again."""
+    first = open_small(small(), make_run(tmp_path / "m", "8s"))
+    kept = json.loads((tmp_path / "m" / "checkpoint" / "manifest.json").read_text())
+    assert kept["state"]["state"]["step"] == 0
+    monkeypatch.setattr(nets, "make_plan", lambda *given, **more: pytest.fail("measured again"))
+    again = open_small(small(), make_run(tmp_path / "m", "8s", resume=True))
+    assert again.plan == first.plan
+    assert again.elapsed >= first.state.seconds
+
+
+def test_only_the_same_run_goes_on(tmp_path: Path) -> None:
+    open_small(small(), make_run(tmp_path / "m", BUDGET))
+    for recipe, run in (
+        (small(batch=32), make_run(tmp_path / "m", BUDGET, resume=True)),
+        (small(), make_run(tmp_path / "m", "5ktok", resume=True)),
+        (small(), make_run(tmp_path / "m", BUDGET, resume=True, seed=1)),
+        (small(), make_run(tmp_path / "m", BUDGET, resume=True, valid=True)),
+    ):
+        with pytest.raises(RecipeError, match="something else"):
+            open_small(recipe, run)
+    other = replace(make_run(tmp_path / "m", BUDGET, resume=True), corpus=make_run(valid=True).valid)
+    with pytest.raises(RecipeError, match="something else"):
+        open_small(small(), other)
+    slower = open_small(small(rate=0.001), make_run(tmp_path / "m", BUDGET, resume=True))
+    assert slower.rate == 0.001
+    with pytest.raises(OutputError, match="--resume"):
+        firth.train(small(), text(), out=tmp_path / "m", budget=BUDGET)
+
+
+def test_a_damaged_checkpoint_is_told(tmp_path: Path) -> None:
+    open_small(small(), make_run(tmp_path / "m", BUDGET))
+    state = tmp_path / "m" / "checkpoint" / "state-1.safetensors"
+    whole = state.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:-1] + bytes([whole[-1] ^ 1]), b""):
+        state.write_bytes(damaged)
+        with pytest.raises(ArtifactError, match="has changed"):
+            open_small(small(), make_run(tmp_path / "m", BUDGET, resume=True))
+    state.unlink()
+    with pytest.raises(ArtifactError, match="train again"):
+        open_small(small(), make_run(tmp_path / "m", BUDGET, resume=True))
+
+
+def test_a_state_without_a_tensor_is_told() -> None:
+    session = open_small(small(), make_run(budget=BUDGET))
+    arrays = parameters(session)
+    name = next(iter(arrays))
+    for bad in ({key: one for key, one in arrays.items() if key != name}, arrays | {name: np.zeros(3)}):
+        with pytest.raises(ArtifactError, match="missing or of another shape"):
+            session.learner.restore(bad)
+
+
+def test_infinite_parameters_are_never_kept(tmp_path: Path) -> None:
+    session = open_small(small(), make_run(tmp_path / "m", BUDGET))
+    next(iter(session.learner.arrays().values()))[:] = np.inf
+    with pytest.raises(firth.FirthError, match="infinite"):
+        session.keep()
+    kept = open_small(small(), make_run(tmp_path / "m", BUDGET, resume=True))
+    assert all(np.isfinite(array).all() for array in parameters(kept).values())
+
+
+def test_other_threads_are_remarked_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session = open_small(small(), make_run(tmp_path / "m", BUDGET))
+    session.threads = 7
+    session.keep()
+    open_small(small(), make_run(tmp_path / "m", BUDGET, resume=True))
+    assert "began with 7 threads" in capsys.readouterr().err
+
+
+def arguments(folder: Path, out: str) -> list[str]:
+    few = ["encoder.heads=2", "encoder.width=16", "encoder.inner=32", "encoder.layers=1", "embedding.width=16"]
+    settings = [part for one in (*few, "rows.length=16", "learning.batch=64") for part in ("--set", one)]
+    return [
+        *("train", "bert", str(folder / "text.txt"), "-o", str(folder / out), "--budget", "5ktok", "--threads", "1"),
+        *settings,
+    ]
+
+
+def test_killed_at_a_random_moment_through_the_command_line(tmp_path: Path) -> None:
+    """kill -9, perhaps in the middle of a save, which goes on all the time here."""
+    (tmp_path / "text.txt").write_text("\n".join(sentences()), encoding="utf-8")
+    whole = command(*arguments(tmp_path, "whole"), "--json")
+    assert whole.code == 0, whole.err
+    manifest = tmp_path / "killed" / "checkpoint" / "manifest.json"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "firth", *arguments(tmp_path, "killed")],
+        env=os.environ | {"FIRTH_CHECKPOINT": "0"},
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    while process.poll() is None and not (
+        manifest.exists() and json.loads(manifest.read_bytes())["state"]["state"]["step"]
+    ):
+        time.sleep(0.01)
+    time.sleep(random.random() / 10)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    resumed = command(*arguments(tmp_path, "killed"), "--resume", "--json")
+    assert resumed.code == 0, resumed.err
+    assert resumed.json["files"]["model.safetensors"] == whole.json["files"]["model.safetensors"]
+    assert command("verify", tmp_path / "killed").code == 0
+
+
+def test_a_model_goes_on_with_other_text(tmp_path: Path) -> None:
+    recipe = masked(rate=0.003)
+    firth.train(recipe, text(), out=tmp_path / "m", budget=BUDGET, threads=1)
+    other = text(90, seed=3)
+    held = text(24, seed=4)
+    adapted = firth.adapt(tmp_path / "m", other, out=tmp_path / "a", budget="6ktok", valid=held, threads=1)
+    info, before = firth.info(tmp_path / "a"), firth.info(tmp_path / "m")
+    assert info["tokenizer"] == before["tokenizer"]
+    assert info["budget"]["asked"] == "6ktok"
+    assert info["metrics"]["loss"] < before["metrics"]["loss"]
+    assert adapted.recipe.with_tokenizer(recipe.tokenizer) == recipe
+    old = firth.load(tmp_path / "m")
+    assert adapted.heads.keys() == old.heads.keys()
+    assert adapted.counts.tolist() == old.counts.tolist(), "output layers are built by them"
+    settings = ["objectives=mlm", "learning.rate=1e-9"]
+    alone = firth.adapt(tmp_path / "m", other, out=tmp_path / "b", budget="1tok", threads=1, settings=settings)
+    for name, array in old.arrays().items():
+        if name != "spelling":
+            np.testing.assert_allclose(alone.arrays()[name], array, atol=1e-6, err_msg=name)
+    assert any(name.startswith("heads.nsp.") for name in alone.heads), "layers that are not learnt are lost"
+
+
+def test_adapting_keeps_the_network(tmp_path: Path) -> None:
+    firth.train(small(), text(), out=tmp_path / "m", budget="1ktok", threads=1)
+    with pytest.raises(RecipeError, match="not encoder"):
+        firth.adapt(tmp_path / "m", text(), out=tmp_path / "a", settings=["encoder.dropout=0.3"])
+    firth.train("unigram", text(), out=tmp_path / "u")
+    with pytest.raises(BudgetError, match="--budget"):
+        firth.adapt(tmp_path / "u", text(), out=tmp_path / "b", budget="3s")
