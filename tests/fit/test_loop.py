@@ -108,7 +108,7 @@ def test_every_objective_is_reported() -> None:
     assert again == last["valid_losses"], "validation is not always on the same masks"
 
 
-@pytest.mark.parametrize("tokens", [1, 500, 5000])
+@pytest.mark.parametrize("tokens", [1, 500, 515, 530, 545, 560, 5000])
 def test_a_budget_of_tokens_is_met_as_nearly_as_whole_steps_can(tokens: int) -> None:
     session = learn(open_small(small(), make_run(budget=f"{tokens}tok")))
     assert session.state.step >= 1

@@ -13,7 +13,6 @@ from firth.counts.em import em_weights
 from firth.errors import AbilityError, ArtifactError, FirthError, RecipeError
 from firth.fit.mixing import MixedModel, mix, restore
 from firth.nets.ensemble import EnsembleRecipe
-from firth.recipes.families import FAMILIES
 from firth.tokens.language import Stream
 from tests.command import firth
 from tests.nets.small_nets import small_net
@@ -21,12 +20,6 @@ from tests.samples import CHINESE, ENGLISH
 from tests.vectors.small_models import save_model
 
 HELDOUT = ["The lazy fox jumps over it.", "我们喜欢语言。", "The quick dog, doesn't it?"]
-
-
-@pytest.fixture(autouse=True)
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table of recipes knows mixtures of trained models."""
-    monkeypatch.setitem(FAMILIES, "ensemble", EnsembleRecipe)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from transformers.optimization import get_cosine_schedule_with_warmup, get_linea
 
 from firth.fit.schedules import SCHEDULES, auto_rate, rate_factor
 from firth.nets.recipe import LearningRecipe
-from firth.recipes.nets import SIZES, bert, ffnn, gpt, lstm, resize, xu_bigram
+from firth.recipes.nets import SIZES, bert, ffnn, gpt, lbl, lstm, resize, xu_bigram
 
 PLANNED, WARMUP = 1000, 100
 
@@ -81,8 +81,8 @@ def test_rates_fall_with_width() -> None:
     rates = [auto_rate(resize(gpt(), size)) for size in SIZES]
     assert rates == sorted(rates, reverse=True)
     assert 1e-4 <= rates[-1] <= 3e-4
-    assert auto_rate(lstm()) > auto_rate(ffnn())
-    assert auto_rate(xu_bigram()) > auto_rate(lstm())
+    assert auto_rate(resize(lstm(), "tiny")) > auto_rate(lstm()) > 1e-3
+    assert auto_rate(xu_bigram()) > auto_rate(lbl()) > auto_rate(ffnn())
     lamb = replace(bert(), learning=LearningRecipe(optimiser="lamb"))
     assert auto_rate(lamb) > auto_rate(bert())
     assert auto_rate(replace(lstm(), learning=LearningRecipe(optimiser="sgd"))) == 1.0

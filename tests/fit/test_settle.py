@@ -92,7 +92,7 @@ def test_rows_and_batches_fit_the_text() -> None:
 def test_a_table_is_as_wide_as_the_vocabulary() -> None:
     filled = settle.fill_in(xu_bigram(), 77)
     assert filled.embedding.width == filled.encoder.width == 77
-    assert filled.learning.rate == 0.01
+    assert filled.learning.rate == 0.05
     assert settle.fill_in(filled, 77) == filled
 
 

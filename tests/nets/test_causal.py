@@ -11,7 +11,7 @@ import torch
 
 from firth.abilities import score_documents, total
 from firth.nets.causal import CausalNet
-from firth.nets.scoring import batch_of, by_length, following, longest, surrounding
+from firth.nets.scoring import ROOM, batch_of, by_length, following, longest, surrounding
 from firth.tokens.language import Stream
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK
 from tests.nets.small_nets import CAUSAL, TEXTS, small_net, small_tokenizer
@@ -184,6 +184,6 @@ def test_groups_hold_every_text_once() -> None:
     for equal in (False, True):
         groups = list(by_length(lengths, equal))
         assert sorted(np.concatenate(groups).tolist()) == list(range(500))
-        assert all(lengths[group].max() * group.size <= 4096 for group in groups)
+        assert all(lengths[group].max() * group.size <= ROOM for group in groups)
         if equal:
             assert all(np.ptp(lengths[group]) == 0 for group in groups)

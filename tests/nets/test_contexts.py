@@ -92,6 +92,11 @@ def test_a_long_text_is_read_in_parts(name: str, pooling: str) -> None:
         row = torch.tensor([[model.frame[0], *ids[:7]]])
         first = model.network(batch_of(row)).layers[-1][0, 1:].numpy()
     np.testing.assert_allclose(states[:5], first[:5], rtol=0, atol=1e-5)
+    if name == "gpt":  # half a row before each place
+        with torch.inference_mode():
+            row = torch.tensor([[EOS, *ids, EOS][4:12]])
+            second = model.network(batch_of(row)).layers[-1][0].numpy()
+        np.testing.assert_allclose(states[7:11], second[4:], rtol=0, atol=1e-5)
     found = model.embed([text], pooling=pooling)[0]
     expected = {"mean": states.mean(axis=0), "max": states.max(axis=0), "first": states[0], "last": states[-1]}
     if not (name == "bert" and pooling == "first"):
@@ -171,6 +176,24 @@ def test_a_word_is_not_its_own_neighbour_and_nothing_is_told_twice() -> None:
     assert ("fox", "the quick brown fox") not in [(near.word, near.context) for near in found]
     assert len({(near.word, near.context) for near in found}) == len(found)
     assert nearest_occurrences(model, "fox", "the quick brown fox", SENTENCES, 0) == []
+
+
+def test_a_word_that_a_sentence_has_twice_is_as_near_as_the_nearer() -> None:
+    model = small_net("bert", length=40)
+    sentences = ["the fox and the dog", "the lazy the dog", "the quick the", "over the brown dog jumps the"]
+    asked = word_states(model, ["the quick brown fox"], "last")[0][1][3]
+    nearest = nearest_occurrences(model, "fox", "the quick brown fox", sentences, 99)
+    found = {near.context: near.score for near in nearest if near.word == "the"}
+    order = set()
+    for sentence, (spans, states) in zip(sentences, word_states(model, sentences, "last"), strict=True):
+        cosines = [
+            float(state @ asked) / np.linalg.norm(state) / np.linalg.norm(asked)
+            for span, state in zip(spans, states, strict=True)
+            if span.word == "the"
+        ]
+        order.add(cosines[0] < cosines[1])
+        assert found[sentence] == pytest.approx(max(cosines), abs=1e-5)
+    assert order == {True, False}
 
 
 def test_without_sentences_the_context_is_looked_at() -> None:

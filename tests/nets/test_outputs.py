@@ -21,7 +21,7 @@ from firth.nets.embedding import Embedding
 from firth.nets.noise import Noise
 from firth.nets.outputs.adaptive import Adaptive
 from firth.nets.outputs.classes import Classes, frequency_bins
-from firth.nets.outputs.output import NEVER, OutputLayer, frequencies, make_output, predictable
+from firth.nets.outputs.output import NEVER, ExactLayer, OutputLayer, frequencies, make_output, predictable
 from firth.nets.outputs.segments import Segment, segment_losses
 from firth.nets.outputs.trees import Huffman, LearntTree, Tree, huffman_tree, split_tree
 from firth.nets.outputs.ways import find_ways
@@ -173,6 +173,43 @@ def test_each_direction_predicts_by_itself(kind: str) -> None:
     assert recipe.width == 2 * WIDTH
     layer = make_output(recipe, zipf(40), Embedding(recipe, [str(number) for number in range(40)]))
     assert layer.log_probabilities(torch.zeros(3, WIDTH)).shape == (3, 40)
+
+
+@EVERY
+def test_one_more_layer_before_it(kind: str) -> None:
+    layer, plain, (states, targets) = (
+        layer_of(kind, transform=True, samples=9),
+        layer_of(kind, samples=9),
+        places_of(40),
+    )
+    assert layer.work() == plain.work() + 2 * WIDTH**2
+    inside = {name: tensor for name, tensor in layer.state_dict().items() if not name.startswith("transform.")}
+    assert len(layer.state_dict()) == len(inside) + 4  # dense and norm, as in BERT
+    plain.load_state_dict(inside)
+    assert isinstance(layer, ExactLayer)
+    entered = layer.enter(states)
+    assert not torch.equal(entered, states)
+    assert torch.equal(layer.log_probabilities(states), plain.log_probabilities(entered))
+    assert torch.equal(layer.log_probability(states, targets), plain.log_probability(entered, targets))
+    for noise in (None, 5):
+        losses = [
+            one.loss(some, targets, targets, noise and Noise(0, noise))
+            for one, some in ((layer, states), (plain, entered))
+        ]
+        assert torch.equal(*losses)
+
+
+@EVERY
+def test_nothing_depends_on_the_order_of_sums(kind: str) -> None:
+    """Training asks torch to refuse whatever is not the same in every run."""
+    layer, (states, targets) = layer_of(kind), places_of(40)
+    torch.use_deterministic_algorithms(True)
+    try:
+        layer.renew(0.15)
+        layer.loss(states.requires_grad_(), targets, targets, Noise(0, 0)).backward()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert states.grad is not None
 
 
 # Segments

@@ -105,7 +105,7 @@ def test_pieces_change_nothing_but_the_order_of_sums(monkeypatch: pytest.MonkeyP
     torch.testing.assert_close(made.loss(states, targets), pieces)
 
 
-def test_all_scores_are_never_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_scores_are_never_held() -> None:
     made, _ = make(KINDS["full"])
     states, targets = sample()
     largest = 0
@@ -121,7 +121,7 @@ def test_all_scores_are_never_held(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with Watch():
         made.loss(states.requires_grad_(), targets).backward()
-    assert largest == 7
+    assert 7 <= largest < PLACES
 
 
 def test_no_gradients_are_made_where_none_are_wanted() -> None:
@@ -188,7 +188,7 @@ def test_work_is_two_operations_for_each_number() -> None:
 def test_widths_that_do_not_fit_are_refused_with_the_remedy() -> None:
     with pytest.raises(RecipeError, match=r"output\.transform=true"):
         make(recipe_of("tied", embedding=5))
-    with pytest.raises(RecipeError, match="set embedding.width and encoder.width to 23"):
+    with pytest.raises(RecipeError, match=r"set embedding\.width and encoder\.width to 23"):
         make(recipe_of("direct"))
     letters = replace(recipe_of(), embedding=EmbeddingRecipe(width=WIDTH, characters=True))
     assert make(letters)[0].work() == 2 * WORDS * WIDTH

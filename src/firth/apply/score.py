@@ -103,5 +103,7 @@ def next_tokens(model: Any, history: str, top: int) -> list[tuple[str, float]]:
 def require_scores(model: Any) -> Scores:
     """The model, if it can score; `AbilityError` otherwise."""
     if not isinstance(model, Scores):
-        raise AbilityError(f"a {type(model).__name__} gives no probabilities: score with a language model.")
+        raise AbilityError(
+            f"a {type(model).__name__} gives no probabilities: score with a language model, such as gpt or mkn5."
+        )
     return model

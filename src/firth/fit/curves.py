@@ -50,7 +50,7 @@ def draw_curve(records: Sequence[Record], title: str) -> bytes:
 
     trained, valid = _lines(records, "losses"), _lines(records, "valid_losses")
     with matplotlib.rc_context({"svg.hashsalt": "firth", "svg.fonttype": "none", "text.parse_math": False}):
-        figure = Figure(figsize=(8, 4.5), layout="constrained")
+        figure = Figure(figsize=(8, 4.5))
         axes = figure.add_subplot()
         for number, (name, points) in enumerate(trained.items()):
             axes.plot(*zip(*points, strict=True), color=f"C{number}", label=name)

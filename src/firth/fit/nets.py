@@ -158,7 +158,7 @@ class Session:
                 if shares != before:
                     self._record(step, validated=shares[1] != before[1])
                 if watch.look(self.plan, self.plan.amount(self.state), self.elapsed) and self.plan.changed == 1:
-                    note("this machine is not as fast as measured before: the plan is changed to end in time")
+                    note("the machine is faster or slower than measured: the plan is changed to end in time")
                 stop = interrupted()
                 if self.keeper is not None and (stop or self.keeper.due()):
                     self.keep()
@@ -338,12 +338,12 @@ def _trained(session: Session, run: Run, tokenizer: Tokenizer, store: TokenStore
     once = np.flatnonzero(session.vocabulary.counts == 1)
     spelling = Spelling.train(tokenizer.vocabulary[word] for word in once.tolist() if word > MASK)
     model = make_model(recipe, learner.network, tokenizer, run.corpus.layout, spelling, heads)
-    last = state.records[-1]
+    last = next((record for record in reversed(state.records) if record["losses"]), state.records[-1])
     valid = next((record for record in reversed(state.records) if "valid_loss" in record), None)
     metrics = {
         "parameters": sum(parameter.numel() for parameter in learner.parameters()),
         "steps": state.step,
-        "passes": last["passes"],
+        "passes": state.records[-1]["passes"],
         "loss": last["loss"],
         "losses": last["losses"],
         "split_sentences": session.batches.split,

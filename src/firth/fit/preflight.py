@@ -116,7 +116,7 @@ def describe(plan: Plan, pace: Pace, learner: Learner, text: int) -> str:
     return (
         f"{parameters:,} parameters, about {expected_memory(learner) >> 20:,} MB of memory; {pace.speed:,.0f} tokens/s "
         f"({pace.flops / pace.seconds / 1e9:.0f} GFLOP/s)\n"
-        f"{plan.tokens:,} tokens ({plan.tokens / text:.1f} passes over the text) in {steps:,} steps, "
+        f"{plan.tokens:,} tokens ({plan.tokens / text:.2g} passes over the text) in {steps:,} steps, "
         f"{plan.tokens * per_token:.1e} FLOPs, about {show_seconds(seconds)}"
     )
 

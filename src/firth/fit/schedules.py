@@ -14,6 +14,7 @@ _RATIO = 32  # how much smaller the lowest rate of the slanted triangle is (Howa
 _TAIL = 0.2  # share of the training in which a stable rate falls
 _LEAST_WARMUP = 0.01  # of inverse-sqrt, which has no highest point without one
 
+_RATES = {"window": 4e-3, "bilinear": 1e-2, "rnn": 3e-3, "lstm": 5e-3}  # of networks of 64 numbers
 _DEEP = 12  # layers from which a Transformer with norms after its layers is taught at half the rate
 _LAMB = 4.0  # how much larger LAMB's rate is than Adam's: its steps are shares of the parameters' own length
 
@@ -22,16 +23,18 @@ def auto_rate(recipe: NetRecipe) -> float:
     """The highest learning rate that suits a network: wider ones take smaller steps.
 
     >>> from firth.recipes.nets import bert, lstm, resize
-    >>> [auto_rate(resize(bert(), size)) for size in ("tiny", "mini", "small")], auto_rate(lstm())
-    ([0.002, 0.001, 0.0005], 0.002)
+    >>> [auto_rate(resize(bert(), size)) for size in ("tiny", "mini", "small")], auto_rate(resize(lstm(), "tiny"))
+    ([0.002, 0.001, 0.0005], 0.005)
     """
     if recipe.learning.optimiser == "sgd":
         return 1.0
     if recipe.learning.optimiser == "adagrad":
-        return 0.02
+        return 0.05
     kind = recipe.encoder.kind
+    if kind == "none":
+        return 0.05
     if kind != "transformer":
-        return {"none": 1e-2, "lstm": 2e-3}.get(kind, 1e-3)
+        return _RATES[kind] * math.sqrt(64 / max(recipe.encoder.width, 64))
     rate = 0.256 / max(recipe.encoder.width, 128)
     if recipe.encoder.norm == "post" and recipe.encoder.layers >= _DEEP:
         rate /= 2

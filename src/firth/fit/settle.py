@@ -30,7 +30,7 @@ DEFAULT_SECONDS = 600.0
 _VOCABULARIES = ((1e6, 4_000), (10e6, 8_000), (200e6, 16_000))
 """Bytes of text below which so many pieces are enough."""
 _PIECES = ("bpe", "byte-bpe", "wordpiece", "pieces")
-_FLOPS = 50e9  # a second that ordinary machines reach in training, and
+_FLOPS = 80e9  # a second that ordinary machines reach in training, and
 _OVERHEAD = 2e-5  # seconds that a token takes beside
 _PASSES = 40  # over the text at most that are of any use
 _STEPS = 500  # at least, by smaller batches if need be

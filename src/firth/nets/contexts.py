@@ -56,7 +56,7 @@ def embed_texts(model: NetModel, texts: Sequence[str], layer: Layer, pooling: st
         for number, first, states in read(model, [row.ids for row in rows], layer):
             pools[number].add(first, states)
             width = states.shape[1]
-            advance(1)
+            advance(first == 0)
     found = np.zeros((len(texts), width or _width(model, layer)), dtype=np.float32)
     for number, pool in enumerate(pools):
         if rows[number].own.any():

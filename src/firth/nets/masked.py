@@ -130,10 +130,6 @@ class MaskedNet(NetModel):
         text = self.tokenizer.decode([*ids[:place], token, *ids[place + 1 :]]) if alone else None
         return Filling(self.written(token), chance, text)
 
-    def written(self, token: int) -> str:
-        """A token as people write it, a space before it if that is a part of it."""
-        return str(self.tokenizer.backend.decode([token], skip_special_tokens=False)) or self.words[token]
-
     def _most(self, length: int) -> int:
         """Tokens of text that fit into a row."""
         most = longest(self.recipe)

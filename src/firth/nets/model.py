@@ -167,7 +167,12 @@ class NetModel:
         if len(ids) == 1:
             scores[ids] = -np.inf
         order = np.argsort(-scores, kind="stable")[: max(count, 0)]
-        return [(self.words[row], float(scores[row])) for row in order.tolist() if scores[row] > -np.inf]
+        found = [(row, float(scores[row])) for row in order.tolist() if scores[row] > -np.inf]
+        return [(self.written(row).strip() or self.words[row], score) for row, score in found]
+
+    def written(self, token: int) -> str:
+        """A token as people write it, a space before it if that is a part of it."""
+        return str(self.tokenizer.backend.decode([token], skip_special_tokens=False)) or self.words[token]
 
     def _pieces(self, word: str) -> list[int]:
         """The ids of a word's tokens."""

@@ -28,7 +28,7 @@ Extend = Callable[[Tensor, Memory | None], tuple[Tensor, Memory]]
 Look = Callable[[Batch, Tensor], Tensor]
 """A batch and the numbers of some of its places -> their states (places, width)."""
 
-ROOM = 1 << 12
+ROOM = 1 << 11
 """Tokens that are read at once: their states stay in the processor's cache."""
 _LOGITS = 1 << 24  # numbers of a table of probabilities, at most
 _STEP = 256  # tokens that a recurrent network reads on at once

@@ -26,6 +26,8 @@ class SimpleLayer(nn.Module):
         self.recurrent = nn.Linear(width, self.gates * self.cell, bias=False)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -1 / math.sqrt(self.cell), 1 / math.sqrt(self.cell))
+        if self.gates == 1:
+            nn.init.orthogonal_(self.recurrent.weight)
 
     def forward(
         self, x: Tensor, memory: list[Tensor], begins: Tensor | None, recurrent: Tensor

@@ -36,7 +36,7 @@ class Adaptive(ExactLayer):
     """Where the head and each tail begin in that order, and the end."""
 
     def __init__(self, recipe: NetRecipe, counts: npt.NDArray[np.int64], embedding: Embedding) -> None:
-        super().__init__()
+        super().__init__(recipe)
         shares = frequencies(counts)
         order, bounds = frequency_cuts(shares)
         row = np.full(counts.size, -1)
@@ -52,27 +52,27 @@ class Adaptive(ExactLayer):
             for number in range(1, bounds.size - 1)
         )
 
-    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
+    def losses(self, entered: Tensor, targets: Tensor) -> Tensor:
         rows = self.row[targets]
         part = torch.bucketize(rows, self.bounds[1:-1], right=True)
         begins = self.bounds.tolist()
-        total = _losses(states, self.head, torch.where(part == 0, rows, begins[1] + part - 1))
+        total = _losses(entered, self.head, torch.where(part == 0, rows, begins[1] + part - 1))
         for number, tail in enumerate(self._tails(), 1):
             places = (part == number).nonzero()[:, 0]
-            losses = _losses(tail.door(states.index_select(0, places)), tail.table, rows[places] - begins[number])
+            losses = _losses(tail.door(entered.index_select(0, places)), tail.table, rows[places] - begins[number])
             total = total.index_add(0, places, losses)
         return total
 
-    def log_probabilities(self, states: Tensor) -> Tensor:
-        head = self.head(states).log_softmax(1)
+    def all_logs(self, entered: Tensor) -> Tensor:
+        head = self.head(entered).log_softmax(1)
         frequent = int(self.bounds[1])
         logs = [head[:, :frequent]]
         for number, tail in enumerate(self._tails()):
-            logs.append(tail.table(tail.door(states)).log_softmax(1) + head[:, frequent + number, None])
-        never = states.new_full((len(states), 1), -torch.inf)
+            logs.append(tail.table(tail.door(entered)).log_softmax(1) + head[:, frequent + number, None])
+        never = entered.new_full((len(entered), 1), -torch.inf)
         return torch.cat([*logs, never], 1)[:, self.row]
 
-    def work(self) -> float:
+    def own_work(self) -> float:
         pairs = zip(self._masses[1:], self._tails(), strict=True)
         weights = [share * (tail.door.weight.numel() + tail.table.weight.numel()) for share, tail in pairs]
         return 2.0 * (self.head.weight.numel() + float(sum(weights)))

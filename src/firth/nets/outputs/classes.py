@@ -38,7 +38,7 @@ class Classes(ExactLayer):
     """Row -> its class."""
 
     def __init__(self, recipe: NetRecipe, counts: npt.NDArray[np.int64], embedding: Embedding) -> None:
-        super().__init__()
+        super().__init__(recipe)
         shares = frequencies(counts)
         order, bounds = frequency_bins(shares)
         masses = np.add.reduceat(shares[order], bounds[:-1])
@@ -56,14 +56,14 @@ class Classes(ExactLayer):
             self.bias = nn.Parameter(torch.from_numpy(np.log(shares[order])).float())
             self.class_bias = nn.Parameter(torch.from_numpy(np.log(masses)).float())
 
-    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
+    def losses(self, entered: Tensor, targets: Tensor) -> Tensor:
         rows = self.row[targets]
         classes = self.member[rows]
-        every = [Segment(0, len(states), 0, len(self.class_weight))]
-        of_class = segment_losses(states, self.class_weight, self.class_bias, classes, every)
+        every = [Segment(0, len(entered), 0, len(self.class_weight))]
+        of_class = segment_losses(entered, self.class_weight, self.class_bias, classes, every)
         by_class = classes.argsort(stable=True)
         segments = self._segments(classes)
-        of_word = segment_losses(states.index_select(0, by_class), self.weight, self.bias, rows[by_class], segments)
+        of_word = segment_losses(entered.index_select(0, by_class), self.weight, self.bias, rows[by_class], segments)
         return of_class + torch.zeros_like(of_word).index_copy(0, by_class, of_word)
 
     def _segments(self, classes: Tensor) -> list[Segment]:
@@ -73,15 +73,15 @@ class Classes(ExactLayer):
         parts = zip([0, *ends], ends, bounds, bounds[1:], strict=False)
         return [Segment(*part) for part in parts if part[1] > part[0] and part[3] > part[2] + 1]
 
-    def log_probabilities(self, states: Tensor) -> Tensor:
-        scores = f.linear(states, self.weight, self.bias)
-        classes = f.linear(states, self.class_weight, self.class_bias).log_softmax(1)
+    def all_logs(self, entered: Tensor) -> Tensor:
+        scores = f.linear(entered, self.weight, self.bias)
+        classes = f.linear(entered, self.class_weight, self.class_bias).log_softmax(1)
         sizes = self.bounds.diff().tolist()
         pairs = zip(torch.split(scores, sizes, 1), torch.split(classes, 1, 1), strict=True)
         logs = torch.cat([some.log_softmax(1) + chosen for some, chosen in pairs], 1)
         return f.pad(logs, (0, 1), value=-torch.inf)[:, self.row]
 
-    def work(self) -> float:
+    def own_work(self) -> float:
         return 2.0 * self.weight.shape[1] * self._cost
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -76,27 +76,58 @@ class OutputLayer(nn.Module):
 
 
 class ExactLayer(OutputLayer):
-    """A layer that learns by the exact -log p: it has `losses` and `log_probabilities`, and the rest follows.
+    """A layer that has an exact -log p: what it must know of one or of all tokens is below, and the rest follows.
 
     Targets that are never predicted add nothing to the loss, and their probability is 0.
     """
 
-    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
-        """(places): -log p of targets that can be predicted."""
+    def __init__(self, recipe: NetRecipe) -> None:
+        super().__init__()
+        self.transform: nn.Module | None = None
+        self._before = 0.0
+        if recipe.output.transform:
+            from firth.nets.outputs.softmax import Transform
+
+            width = state_width(recipe)
+            self.transform = Transform(recipe, width, width)
+            self._before = 2.0 * width * width
+
+    def losses(self, entered: Tensor, targets: Tensor) -> Tensor:
+        """(places): -log p of targets that can be predicted, from what `enter` makes of states."""
         raise NotImplementedError
+
+    def all_logs(self, entered: Tensor) -> Tensor:
+        """(places, tokens): log p of all tokens, from the same."""
+        raise NotImplementedError
+
+    def own_work(self) -> float:
+        """As `work`, for what comes after `enter`."""
+        raise NotImplementedError
+
+    def enter(self, states: Tensor) -> Tensor:
+        """The states, or what one more layer makes of them."""
+        return states if self.transform is None else cast(Tensor, self.transform(states))
 
     def loss(
         self, states: Tensor, targets: Tensor, previous: Tensor | None = None, noise: Noise | None = None
     ) -> Tensor:
         kept = can_be_predicted(targets)
-        return self.losses(*((states, targets) if kept.all() else (states[kept], targets[kept]))).sum()
+        if not kept.all():
+            states, targets = states[kept], targets[kept]
+        return self.losses(self.enter(states), targets).sum()
+
+    def log_probabilities(self, states: Tensor) -> Tensor:
+        return self.all_logs(self.enter(states))
 
     def log_probability(self, states: Tensor, targets: Tensor) -> Tensor:
         kept = can_be_predicted(targets)
         if kept.all():
-            return -self.losses(states, targets)
+            return -self.losses(self.enter(states), targets)
         nothing = states.new_full(targets.shape, -torch.inf)
-        return nothing.masked_scatter(kept, -self.losses(states[kept], targets[kept]))
+        return nothing.masked_scatter(kept, -self.losses(self.enter(states[kept]), targets[kept]))
+
+    def work(self) -> float:
+        return self._before + self.own_work()
 
 
 def state_width(recipe: NetRecipe) -> int:

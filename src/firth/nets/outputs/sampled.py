@@ -30,7 +30,7 @@ class Sampled(ExactLayer):
     """p(w | s) is proportional to exp(s . v_w + b_w); the first biases make it the token's frequency."""
 
     def __init__(self, recipe: NetRecipe, counts: npt.NDArray[np.int64], embedding: Embedding) -> None:
-        super().__init__()
+        super().__init__(recipe)
         shares = frequencies(counts)
         self.weight = nn.Parameter(torch.empty(counts.size, state_width(recipe)).normal_(std=_SPREAD))
         self.bias = None
@@ -53,7 +53,7 @@ class Sampled(ExactLayer):
             states, targets = states[kept], targets[kept]
             previous = None if previous is None else previous[kept]
         groups = list(self.proposal.draw(len(targets), previous, noise.rng))
-        of_targets, *of_drawn = score_samples(states, self.weight, self.bias, targets, groups)
+        of_targets, *of_drawn = score_samples(self.enter(states), self.weight, self.bias, targets, groups)
         losses = [
             self.estimate(of_targets[group.places], scores, targets[group.places], group)
             for group, scores in zip(groups, of_drawn, strict=True)
@@ -65,16 +65,19 @@ class Sampled(ExactLayer):
         raise NotImplementedError
 
     def logits(self, states: Tensor) -> Tensor:
-        return f.linear(states, self.weight, self.bias).index_fill(1, torch.tensor(NEVER), -torch.inf)
+        return self._scores(self.enter(states))
 
-    def log_probabilities(self, states: Tensor) -> Tensor:
-        return self.logits(states).log_softmax(1)
+    def all_logs(self, entered: Tensor) -> Tensor:
+        return self._scores(entered).log_softmax(1)
 
-    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
-        pairs = zip(torch.split(states, _CHUNK), torch.split(targets, _CHUNK), strict=True)
-        return -torch.cat([self.log_probabilities(some).gather(1, at[:, None])[:, 0] for some, at in pairs])
+    def _scores(self, entered: Tensor) -> Tensor:
+        return f.linear(entered, self.weight, self.bias).index_fill(1, torch.tensor(NEVER), -torch.inf)
 
-    def work(self) -> float:
+    def losses(self, entered: Tensor, targets: Tensor) -> Tensor:
+        pairs = zip(torch.split(entered, _CHUNK), torch.split(targets, _CHUNK), strict=True)
+        return -torch.cat([self.all_logs(some).gather(1, at[:, None])[:, 0] for some, at in pairs])
+
+    def own_work(self) -> float:
         distinct = float(np.minimum(self.proposal.samples * self.proposal.shares, 1).sum())
         return 2.0 * self.weight.shape[1] * (1 + distinct)
 

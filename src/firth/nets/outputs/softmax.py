@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from firth.nets.embedding import Embedding
 
 _SPREAD = 0.02
-_SCORES = 1 << 22  # numbers that are made at a time, so that they stay in the processor's cache
+_SCORES = 7_500_000  # numbers that are made at a time: 30 MB, more than that is fetched from the system each time
+_TINY = 1e-30
 _LEAST = 64  # states at a time, at least
 
 
@@ -132,22 +133,18 @@ class _CrossEntropy(torch.autograd.Function):
         d_states = torch.empty_like(states) if wanted else None
         d_weight = torch.zeros_like(weight) if wanted else None
         d_bias = torch.zeros_like(bias) if wanted and bias is not None else None
-        room = states.new_empty(min(len(states), _at_once(len(weight))), len(weight))
+        room = states.new_empty(_at_once(len(states), len(weight)), len(weight))
         for some in _pieces(len(targets), len(weight)):
-            x, wanted_here = states[some], targets[some, None]
-            scores = room[: len(x)]
-            if bias is None:
-                torch.mm(x, weight.t(), out=scores)
-            else:
-                torch.addmm(bias, x, weight.t(), out=scores)
-            torch.log_softmax(scores, -1, out=scores)
-            total -= scores.gather(1, wanted_here).sum()
+            x, target = states[some], targets[some, None]
+            scores = _scores(x, weight, bias, room[: len(x)])
+            shares = torch.softmax(scores, -1, out=scores)
+            total -= _logs(shares.gather(1, target)[:, 0], x, weight, bias, target).sum()
             if d_states is not None and d_weight is not None:
-                scores.exp_().scatter_add_(1, wanted_here, scores.new_full(wanted_here.shape, -1.0))
-                torch.mm(scores, weight, out=d_states[some])
-                d_weight.addmm_(scores.t(), x)
+                shares.scatter_add_(1, target, shares.new_full(target.shape, -1.0))
+                torch.mm(shares, weight, out=d_states[some])
+                d_weight.addmm_(shares.t(), x)
                 if d_bias is not None:
-                    d_bias += scores.sum(0)
+                    d_bias += shares.sum(0)
         ctx.save_for_backward(d_states, d_weight, d_bias)
         return total
 
@@ -156,15 +153,29 @@ class _CrossEntropy(torch.autograd.Function):
         return *(None if made is None else made * gradient for made in ctx.saved_tensors), None, None
 
 
-def _at_once(tokens: int) -> int:
-    """How many states are compared with all tokens at a time."""
-    return max(_LEAST, _SCORES // tokens)
+def _scores(states: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None = None) -> Tensor:
+    return torch.mm(states, weight.t(), out=out) if bias is None else torch.addmm(bias, states, weight.t(), out=out)
+
+
+def _logs(shares: Tensor, states: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
+    """The logarithms of the targets' probabilities, from the scores again where these are too small for a number."""
+    logs, tiny = shares.log(), shares < _TINY
+    if tiny.any():
+        scores = _scores(states[tiny], weight, bias).log_softmax(-1)
+        logs[tiny] = scores.gather(1, target[tiny])[:, 0]
+    return logs
+
+
+def _at_once(states: int, tokens: int) -> int:
+    """How many states are compared with all tokens at a time: pieces of the same size, if there is more than one."""
+    most = max(_LEAST, _SCORES // tokens)
+    return max(1, -(-states // max(1, -(-states // most))))
 
 
 def _pieces(states: int, tokens: int) -> Iterator[slice]:
-    """All states, some at a time."""
-    step = _at_once(tokens)
-    return (slice(start, start + step) for start in range(0, states, step))
+    """All states, some at a time: at least one piece, if an empty one."""
+    step = _at_once(states, tokens)
+    return (slice(start, start + step) for start in range(0, max(1, states), step))
 
 
 def _possible(scores: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ class Tree(ExactLayer):
     left: Tensor
 
     def __init__(self, recipe: NetRecipe, counts: npt.NDArray[np.int64], embedding: Embedding) -> None:
-        super().__init__()
+        super().__init__(recipe)
         self._shares = frequencies(counts)
         inner = predictable(counts.size).size - 1
         self.weight = nn.Parameter(torch.empty(inner, state_width(recipe)))
@@ -66,17 +66,17 @@ class Tree(ExactLayer):
             self._ways = found = find_ways(self.parent, self.left, self._shares.size)
         return found
 
-    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
+    def losses(self, entered: Tensor, targets: Tensor) -> Tensor:
         bias = self.weight.new_zeros(len(self.weight)) if self.bias is None else self.bias
         tree = (self.parent, self.left, self.ways.depths)
-        made: Tensor = WayLosses.apply(states, self.weight, bias, targets, *tree)  # type: ignore[no-untyped-call]
+        made: Tensor = WayLosses.apply(entered, self.weight, bias, targets, *tree)  # type: ignore[no-untyped-call]
         return made
 
-    def log_probabilities(self, states: Tensor) -> Tensor:
+    def all_logs(self, entered: Tensor) -> Tensor:
         bias = 0 if self.bias is None else self.bias[:, None]
-        return torch.cat([all_ways(self.weight @ some.T + bias, self.ways) for some in torch.split(states, _CHUNK)])
+        return torch.cat([all_ways(self.weight @ some.T + bias, self.ways) for some in torch.split(entered, _CHUNK)])
 
-    def work(self) -> float:
+    def own_work(self) -> float:
         return 2.0 * self.weight.shape[1] * self._turns
 
 
