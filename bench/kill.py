@@ -47,7 +47,7 @@ def interrupt(command: list[str], folder: Path, times: int, seconds: float, expe
     killed, runs = 0, 0
     while killed < times or runs == 0:
         out = folder / f"killed{runs}"
-        while killed < times and begin(command, out, rng, 2 * seconds / times):
+        while killed < times and begin(command, out, rng, seconds / times):
             killed += 1
         subprocess.run([*command, "-o", str(out), "--resume"], check=True, capture_output=True)
         runs += 1

@@ -60,7 +60,7 @@ def test_a_recipe_trains_saves_loads_and_verifies(name: str, tmp_path: Path) -> 
         documents = len(lines)
     settings = [part for setting in _settings(name) for part in ("--set", setting)]
     if RECIPES[name].family == "nets":
-        settings += ["--budget", "2ktok"]
+        settings += ["--budget", "2ktok", "--threads", "1"]
     first, second = (
         firth("train", name, corpus, "-o", tmp_path / out, "--layout", "lines", "--json", *settings)
         for out in ("one", "two")

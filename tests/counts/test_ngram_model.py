@@ -133,8 +133,9 @@ def test_sharpening_by_hand() -> None:
     squared = sharpen(logs, temperature=0.5, top_k=None, top_p=None)
     assert squared.tolist() == pytest.approx(np.array([16, 4, 1, 1]) / 22)
     assert sharpen(logs, temperature=1, top_k=None, top_p=0.7).tolist() == pytest.approx([2 / 3, 1 / 3, 0, 0])
-    with pytest.raises(RecipeError, match="above 0"):
-        sharpen(logs, temperature=0, top_k=None, top_p=None)
+    assert sharpen(logs, temperature=0, top_k=None, top_p=None).tolist() == [1, 0, 0, 0]
+    with pytest.raises(RecipeError, match="not be below 0"):
+        sharpen(logs, temperature=-1, top_k=None, top_p=None)
 
 
 def test_it_offers_its_abilities_and_scores_add_up(tmp_path: Path) -> None:

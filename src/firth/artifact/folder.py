@@ -136,6 +136,8 @@ def _place(folder: Path) -> Iterator[Path]:
             yield draft
         return
     with writing(folder):
+        for left in folder.glob(".*.tmp"):  # of a program that was killed while it wrote
+            left.unlink()
         yield folder
         shutil.rmtree(folder / CHECKPOINT)
         sync(folder)

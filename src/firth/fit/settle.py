@@ -141,7 +141,7 @@ def useful_length(recipe: NetRecipe, store: TokenStore) -> int:
     most = int(2 ** math.floor(math.log2(max(store.facts.tokens / 8, _LEAST_LENGTH))))
     if recipe.rows.format in ("sentences", "sentence-pair"):
         longest = int(np.diff(store.sentences.astype(np.int64)).max(initial=0))
-        pair = 2 if recipe.rows.format == "sentence-pair" else 1
+        pair = 2 if recipe.rows.format == "sentence-pair" or "autoencoding" in recipe.names else 1
         most = min(most, -(-(pair * longest + pair + 1) // 8) * 8)
     return max(most, _LEAST_LENGTH)
 

@@ -95,7 +95,7 @@ class OutputRecipe:
     transform: bool = False
     """One more layer before it, as in BERT."""
     bias: bool = True
-    samples: int = 100
+    samples: int = 1000
     """Importance sampling and noise contrast: words drawn for a step."""
     proposal: Literal["unigram", "bigram"] = "unigram"
     """What samples are drawn from."""
@@ -109,8 +109,8 @@ class RowsRecipe:
     """How text is laid out for the network (the input formats of the RoBERTa study, and those of older models)."""
 
     format: Format = "stream"
-    """A stream of sentences, each with its end; sentences one by one; two segments or sentences; as many whole
-    sentences as fit, over documents or within one."""
+    """A stream of sentences, each with its end; sentences one by one; two segments or sentences; as many sentences as
+    fit, over documents or within one, the last cut at a word if much room would stay empty."""
     length: int = 128
     """Tokens of a row at most, special ones included: as many positions as there are."""
 

@@ -274,8 +274,10 @@ def sharpen(
     >>> sharpen(np.log([0.5, 0.3, 0.2]), temperature=1.0, top_k=2, top_p=None).round(3).tolist()
     [0.625, 0.375, 0.0]
     """
-    if not temperature > 0:
-        raise RecipeError(f"temperature={temperature} must be above 0; 0.1 is nearly greedy.")
+    if not temperature >= 0:
+        raise RecipeError(f"temperature={temperature} must not be below 0; 0 always takes the likeliest.")
+    if temperature == 0:
+        return np.asarray(np.arange(log_probabilities.size) == log_probabilities.argmax(), dtype=np.float64)
     weights = log_probabilities / temperature
     weights = np.exp(weights - weights.max())
     order = np.argsort(-weights, kind="stable")

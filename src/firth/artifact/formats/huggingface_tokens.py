@@ -55,6 +55,8 @@ def export_tokenizer(tokenizer: Tokenizer, kind: Kind, length: int, segments: in
     content = json.loads(tokenizer.backend.to_str())
     if len(kept) < len(tokenizer):
         content = renumber(content, [tokenizer.vocabulary[number] for number in kept])
+    for one in content["added_tokens"]:  # where the space before a word is a part of it, a mask hides it, too
+        one["lstrip"] = one["id"] == MASK and tokenizer.recipe.model in ("bpe", "byte-bpe", "pieces")
     tokens = {number: tokenizer.recipe.specials[number] for number in range(5) if number in kept}
     roles = {role: tokens[number] for number, names in _ROLES.items() if number in tokens for role in names}
     if kind.causal:
@@ -116,6 +118,8 @@ def import_tokenizer(
         raise ArtifactError(f"tokenizer.json has an ordinary token {min(clash)!r}, which is special here: rename it.")
     content = renumber(content, [*specials, *rest], named, recipe.specials)
     content |= {"post_processor": None, "truncation": None, "padding": None}
+    if known is not None:
+        content["added_tokens"] = [{**one, "lstrip": False} for one in content["added_tokens"]]
     text = json.dumps(json.loads(_read(json.dumps(content).encode()).to_str()), ensure_ascii=False, indent=1) + "\n"
     tokenizer = Tokenizer(text.encode(), recipe)
     _probe(tokenizer)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from firth.errors import RecipeError
 from firth.nets.encoders.transformer import ACTIVATIONS, linear
 from firth.nets.noise import Noise
-from firth.nets.outputs.output import NEVER, OutputLayer, state_width
+from firth.nets.outputs.output import NEVER, OutputLayer, frequencies, state_width
 from firth.nets.recipe import NetRecipe
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Softmax(OutputLayer):
         self.weight = embedding.table if tied else nn.Parameter(torch.empty(counts.size, inner))
         if not tied:
             nn.init.normal_(self.weight, std=_SPREAD)
-        self.bias = nn.Parameter(torch.zeros(counts.size)) if recipe.output.bias else None
+        self.bias = nn.Parameter(first_bias(counts)) if recipe.output.bias else None
 
     def logits(self, states: Tensor) -> Tensor:
         return f.linear(self._transformed(states), self.weight, self.bias)
@@ -94,7 +94,7 @@ class Direct(OutputLayer):
                 f"set embedding.width and encoder.width to {counts.size}."
             )
         self.tokens = counts.size
-        self.bias = nn.Parameter(torch.zeros(counts.size)) if recipe.output.bias else None
+        self.bias = nn.Parameter(first_bias(counts)) if recipe.output.bias else None
 
     def logits(self, states: Tensor) -> Tensor:
         scores = states[:, : self.tokens]
@@ -113,6 +113,12 @@ class Direct(OutputLayer):
 
     def work(self) -> float:
         return 0.0
+
+
+def first_bias(counts: npt.NDArray[np.int64]) -> Tensor:
+    """Scores by which each token is as probable as it is frequent: what a network knows before it has learnt."""
+    shares = frequencies(counts)
+    return torch.from_numpy(np.log(np.where(shares > 0, shares, shares[shares > 0].min(initial=1.0)))).float()
 
 
 def cross_entropy(states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
