@@ -183,7 +183,7 @@ def gpt2() -> NetRecipe:
 
 
 def bert() -> NetRecipe:
-    """GPT made bidirectional: hidden tokens from both sides, and do two segments belong together?"""
+    """GPT made bidirectional: hidden tokens from both sides, and whether two segments go together."""
     base = gpt()
     return replace(
         base,
@@ -219,7 +219,7 @@ def roberta() -> NetRecipe:
 
 
 def albert() -> NetRecipe:
-    """BERT with one layer used twelve times and narrow token vectors; are two segments in order?"""
+    """BERT with one layer used twelve times, narrow token vectors, and the order of two segments."""
     base = bert()
     return replace(
         base,
