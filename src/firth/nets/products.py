@@ -33,8 +33,6 @@ def check(recipe: NetRecipe) -> None:
             )
     if {"nsp", "sop"} & set(recipe.names) and recipe.rows.format not in _PAIRS:
         raise RecipeError("nsp and sop judge pairs: set rows.format=segment-pair or sentence-pair.")
-    if "autoencoding" in recipe.names and recipe.rows.format in ("stream", *_PAIRS):
-        raise RecipeError("autoencoding writes a sequence again: set rows.format=sentences.")
     if recipe.output.kind == "tied" and recipe.embedding.characters:
         raise RecipeError("vectors made from letters cannot be tied to the output: set output.kind=full.")
     if recipe.encoder.kind == "bilinear" and recipe.visibility != "causal":
