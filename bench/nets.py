@@ -324,7 +324,7 @@ def make_theirs(job: Job) -> Theirs:
 
 
 GROUPS = {
-    "matrix products": ("mm", "addmm", "addmm_", "bmm", "baddbmm", "linear"),
+    "matrix products": ("mm", "addmm", "addmm_", "bmm", "baddbmm", "mkldnn::_linear_pointwise"),
     "activations": ("gelu", "gelu_backward"),
     "softmax": ("_softmax", "_softmax_backward_data", "_log_softmax", "exp_"),
     "norms": ("native_layer_norm", "native_layer_norm_backward"),

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from firth.errors import AbilityError
 from firth.nets.batch import Batch
-from firth.nets.encoders import attention
 from firth.nets.network import Memory, Network, States, Vocabulary, build_network
 from firth.nets.noise import Noise
 from firth.nets.recipe import NetRecipe
@@ -189,12 +188,6 @@ def pair(request: pytest.FixtureRequest) -> Pair:
     return PAIRS[request.param]()
 
 
-@pytest.fixture(params=("rows", "all"))
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attention row by row, with gradients written by hand, as for large rows; and all rows at once."""
-    monkeypatch.setattr(attention, "_SMALL", 0 if request.param == "rows" else 1 << 40)
-
-
 def near(ours: Tensor, theirs: Tensor) -> None:
     """Within 1e-5 of the largest number."""
     assert ours.shape == theirs.shape
@@ -205,7 +198,6 @@ def causal(pair: Pair) -> bool:
     return pair.ours.recipe.visibility == "causal"
 
 
-@pytest.mark.usefixtures("way")
 def test_all_layers_and_logits_are_those_of_transformers(pair: Pair) -> None:
     ids = rows()
     more = {} if pair.ours.embedding.segments is None else {"segments": (ids % 2)}
@@ -219,7 +211,6 @@ def test_all_layers_and_logits_are_those_of_transformers(pair: Pair) -> None:
     near(pair.ours.output.logits(states.last).view(*ids.shape, -1), theirs.logits)
 
 
-@pytest.mark.usefixtures("way")
 def test_loss_and_gradients_are_those_of_transformers(pair: Pair) -> None:
     ids = rows()
     if causal(pair):
@@ -328,7 +319,6 @@ def test_two_directions_stand_side_by_side() -> None:
     assert ((backwards > 0) == (torch.arange(LENGTH) <= 6)).all()
 
 
-@pytest.mark.usefixtures("way")
 def test_work_counts_what_torch_counts() -> None:
     from torch.utils.flop_counter import FlopCounterMode
 

@@ -30,10 +30,10 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(params=("rows", "all"), autouse=True)
-def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attention row by row, with gradients written by hand, as for large rows; and all rows at once."""
-    monkeypatch.setattr(attention, "_SMALL", 0 if request.param == "rows" else 1 << 40)
+@pytest.fixture(params=(1, 2, 3), autouse=True)
+def _rows_at_a_time(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention for one row after another, for two and then the last, and for all at once."""
+    monkeypatch.setattr(attention, "_WEIGHTS", request.param * HEADS * LENGTH * LENGTH)
 
 
 def recipe_of(layers: int = 2, **encoder: Any) -> NetRecipe:
@@ -124,11 +124,11 @@ def test_gradients_of_attention_are_finite_differences(name: str, asks: bool, ra
         )
 
 
-def test_both_ways_of_attention_draw_the_same_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_many_rows_at_a_time_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     projected = torch.randn(ROWS, LENGTH, 3 * WIDTH, requires_grad=True)
     found = []
-    for small in (0, 1 << 40):
-        monkeypatch.setattr(attention, "_SMALL", small)
+    for weights in (1, 1 << 40):
+        monkeypatch.setattr(attention, "_WEIGHTS", weights)
         found.append(attend(None, projected, HEADS, Sight(None), 0.3, Noise(1, 2)))
     close(found[0], found[1])
     assert not torch.allclose(found[0], attend(None, projected, HEADS, Sight(None), 0.0, Noise(1, 2)))

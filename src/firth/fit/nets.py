@@ -27,6 +27,7 @@ from firth.fit.optimisers import make_optimiser, optimiser_arrays, restore_optim
 from firth.fit.preflight import Watch, describe, make_plan
 from firth.fit.train import Run, Trained
 from firth.nets.batch import Batch
+from firth.nets.heap import keep_memory
 from firth.nets.model import NetModel, make_model
 from firth.nets.network import Vocabulary
 from firth.nets.recipe import NetRecipe
@@ -80,7 +81,8 @@ def _settle(recipe: NetRecipe, run: Run, tokenizer: Tokenizer, store: TokenStore
 
 @contextmanager
 def machine(threads: int | None) -> Iterator[None]:
-    """So many threads, and sums always in the same order; afterwards as it was."""
+    """So many threads, sums always in the same order, memory kept between steps; afterwards as it was."""
+    keep_memory()
     before = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     memory: Any = torch.utils.deterministic
     filled = memory.fill_uninitialized_memory

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from firth.errors import AbilityError, RecipeError
+from firth.nets.linear import Linear
 from firth.nets.noise import Noise, drop
 from firth.nets.recipe import NetRecipe
 
@@ -26,9 +27,9 @@ class Embedding(nn.Module):
         self.positions = _table(recipe.rows.length, width) if self.recipe.positions == "learned" else None
         self.segments = _table(self.recipe.segments, width) if self.recipe.segments else None
         self.norm = nn.LayerNorm(width, eps=recipe.encoder.eps) if self.recipe.norm else None
-        self.project = None
+        self.project: Linear | None = None
         if recipe.encoder.kind == "transformer" and width != recipe.encoder.width:
-            self.project = nn.Linear(width, recipe.encoder.width)
+            self.project = Linear(width, recipe.encoder.width)
             nn.init.normal_(self.project.weight, std=_SPREAD)
             nn.init.zeros_(self.project.bias)
 

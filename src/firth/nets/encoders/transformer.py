@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from firth.nets.encoders.attention import attend, look, split
 from firth.nets.encoders.encoder import Encoder, pick
+from firth.nets.linear import Linear, linear
 from firth.nets.noise import Noise, add_dropped
 from firth.nets.recipe import EncoderRecipe, NetRecipe
 from firth.nets.visibility import Asked, Sight, View
@@ -32,8 +33,8 @@ class Attention(nn.Module):
     def __init__(self, recipe: EncoderRecipe) -> None:
         super().__init__()
         self.recipe = recipe
-        self.qkv = linear(recipe.width, 3 * recipe.width)
-        self.out = linear(recipe.width, recipe.width)
+        self.qkv = make_linear(recipe.width, 3 * recipe.width)
+        self.out = make_linear(recipe.width, recipe.width)
 
     def forward(self, seen: Tensor, sight: Sight, noise: Noise | None) -> Tensor:
         """(rows, places, width): all places ask."""
@@ -43,8 +44,8 @@ class Attention(nn.Module):
     def ask(self, asking: Tensor, asked: Asked, seen: Tensor, sight: Sight, noise: Noise | None) -> Tensor:
         """(places, width): some places ask; `sight` is theirs."""
         heads, rate, width = self.recipe.heads, self.recipe.attention_dropout, self.recipe.width
-        queries = f.linear(asking, self.qkv.weight[:width], self.qkv.bias[:width])
-        keys = f.linear(seen, self.qkv.weight[width:], self.qkv.bias[width:])
+        queries = linear(asking, self.qkv.weight[:width], self.qkv.bias[:width])
+        keys = linear(seen, self.qkv.weight[width:], self.qkv.bias[width:])
         found = attend(asked.spread(queries), keys, heads, sight, rate, noise)
         return cast(Tensor, self.out(asked.collect(found)))
 
@@ -63,8 +64,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, recipe: EncoderRecipe) -> None:
         super().__init__()
-        self.inner = linear(recipe.width, recipe.inner)
-        self.outer = linear(recipe.inner, recipe.width)
+        self.inner = make_linear(recipe.width, recipe.inner)
+        self.outer = make_linear(recipe.inner, recipe.width)
         self.activation = ACTIVATIONS[recipe.activation]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -197,9 +198,9 @@ class Transformer(Encoder):
                 parameter.div_(math.sqrt(2 * self.recipe.layers))
 
 
-def linear(inputs: int, outputs: int) -> nn.Linear:
+def make_linear(inputs: int, outputs: int) -> Linear:
     """A product with a bias; first parameters as in BERT."""
-    made = nn.Linear(inputs, outputs)
+    made = Linear(inputs, outputs)
     nn.init.normal_(made.weight, std=_SPREAD)
     nn.init.zeros_(made.bias)
     return made

@@ -12,7 +12,8 @@ import torch.nn.functional as f
 from torch import Tensor, nn
 
 from firth.errors import RecipeError
-from firth.nets.encoders.transformer import ACTIVATIONS, linear
+from firth.nets.encoders.transformer import ACTIVATIONS, make_linear
+from firth.nets.linear import linear, product
 from firth.nets.noise import Noise
 from firth.nets.outputs.output import NEVER, OutputLayer, frequencies, state_width
 from firth.nets.recipe import NetRecipe
@@ -31,7 +32,7 @@ class Transform(nn.Module):
 
     def __init__(self, recipe: NetRecipe, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.dense = linear(inputs, outputs)
+        self.dense = make_linear(inputs, outputs)
         self.activation = ACTIVATIONS[recipe.encoder.activation]
         self.norm = nn.LayerNorm(outputs, eps=recipe.encoder.eps)
 
@@ -58,7 +59,7 @@ class Softmax(OutputLayer):
         self.bias = nn.Parameter(first_bias(counts)) if recipe.output.bias else None
 
     def logits(self, states: Tensor) -> Tensor:
-        return f.linear(self._transformed(states), self.weight, self.bias)
+        return linear(self._transformed(states), self.weight, self.bias)
 
     def loss(
         self, states: Tensor, targets: Tensor, previous: Tensor | None = None, noise: Noise | None = None
@@ -69,9 +70,9 @@ class Softmax(OutputLayer):
         return _possible(self.logits(states)).log_softmax(-1)
 
     def log_probability(self, states: Tensor, targets: Tensor) -> Tensor:
-        found = []
+        found, compare = [], linear if torch.is_grad_enabled() else product
         for some in _pieces(len(targets), len(self.weight)):
-            scores = _possible(self.logits(states[some]))
+            scores = _possible(compare(self._transformed(states[some]), self.weight, self.bias))
             found.append(scores.gather(1, targets[some, None])[:, 0] - scores.logsumexp(-1))
         return torch.cat(found)
 
@@ -139,15 +140,14 @@ class _CrossEntropy(torch.autograd.Function):
         d_states = torch.empty_like(states) if wanted else None
         d_weight = torch.zeros_like(weight) if wanted else None
         d_bias = torch.zeros_like(bias) if wanted and bias is not None else None
-        room = states.new_empty(_at_once(len(states), len(weight)), len(weight))
         for some in _pieces(len(targets), len(weight)):
             x, target = states[some], targets[some, None]
-            scores = _scores(x, weight, bias, room[: len(x)])
-            shares = torch.softmax(scores, -1, out=scores)
+            shares = product(x, weight, bias)
+            torch.softmax(shares, -1, out=shares)
             total -= _logs(shares.gather(1, target)[:, 0], x, weight, bias, target).sum()
             if d_states is not None and d_weight is not None:
                 shares.scatter_add_(1, target, shares.new_full(target.shape, -1.0))
-                torch.mm(shares, weight, out=d_states[some])
+                d_states[some] = product(shares, weight.t())
                 d_weight.addmm_(shares.t(), x)
                 if d_bias is not None:
                     d_bias += shares.sum(0)
@@ -159,15 +159,11 @@ class _CrossEntropy(torch.autograd.Function):
         return *(None if made is None else made * gradient for made in ctx.saved_tensors), None, None
 
 
-def _scores(states: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None = None) -> Tensor:
-    return torch.mm(states, weight.t(), out=out) if bias is None else torch.addmm(bias, states, weight.t(), out=out)
-
-
 def _logs(shares: Tensor, states: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
     """The logarithms of the targets' probabilities, from the scores again where these are too small for a number."""
     logs, tiny = shares.log(), shares < _TINY
     if tiny.any():
-        scores = _scores(states[tiny], weight, bias).log_softmax(-1)
+        scores = product(states[tiny], weight, bias).log_softmax(-1)
         logs[tiny] = scores.gather(1, target[tiny])[:, 0]
     return logs
 

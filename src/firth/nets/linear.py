@@ -1,0 +1,67 @@
+"""Linear layers whose products are made by the faster library: oneDNN takes a tenth less time than BLAS for most."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as f
+from torch import Tensor, nn
+from torch.utils.flop_counter import register_flop_formula
+
+_HAS_ONEDNN = bool(torch.backends.mkldnn.is_available()) and hasattr(torch.ops.mkldnn, "_linear_pointwise")  # type: ignore[no-untyped-call]
+
+
+class Linear(nn.Linear):
+    """x W' + b."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x W' + b, with gradients; plain torch where nothing is learnt, so that it can be exported."""
+    if torch.is_grad_enabled() and _suits(x) and (x.requires_grad or weight.requires_grad):
+        return cast(Tensor, _Linear.apply(x, weight, bias))  # type: ignore[no-untyped-call]
+    return f.linear(x, weight, bias)
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x W' + b, without gradients."""
+    if not _suits(x):
+        return f.linear(x, weight, bias)
+    return cast(Tensor, torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], ""))
+
+
+class _Linear(torch.autograd.Function):
+    """dx = dy W, dW = dy' x, db = sum of dy."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.biased = bias is not None
+        return product(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        wants_x, wants_weight, wants_bias = ctx.needs_input_grad
+        flat = gradient.flatten(0, -2)
+        return (
+            product(gradient, weight.t()) if wants_x else None,
+            flat.t() @ x.flatten(0, -2) if wants_weight else None,  # where sums are long BLAS is faster
+            flat.sum(0) if ctx.biased and wants_bias else None,
+        )
+
+
+def _suits(x: Tensor) -> bool:
+    return _HAS_ONEDNN and x.dtype == torch.float32 and x.device.type == "cpu" and x.numel() > 0
+
+
+if _HAS_ONEDNN:
+
+    @register_flop_formula(torch.ops.mkldnn._linear_pointwise)
+    def _count(x: torch.Size, weight: torch.Size, *_: Any, **__: Any) -> int:
+        """So that torch's counter of operations knows of it."""
+        return 2 * math.prod(x) * weight[0]
