@@ -21,6 +21,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "TOKENIZERS", (Line("words"), Line("chars")))
     monkeypatch.setattr(demo, "VECTORS", (Line("skipgram", ("epochs=1",)),))
     monkeypatch.setattr(demo, "ASKED", ("ba", "nowhere"))
+    few = ("encoder.width=16", "embedding.width=16", "encoder.heads=2", "encoder.inner=32", "encoder.layers=1")
+    monkeypatch.setattr(demo, "NETS", (Line("bert", (*few, "rows.length=32"), "words", budget="3ktok"),))
+    monkeypatch.setattr(demo, "CONTEXTS", ("ba", "ta ba ta.", "di ba ko."))
+    monkeypatch.setattr(demo, "_PSEUDO", 20)
     monkeypatch.setattr(demo, "MODELS", (Line("unigram", tokenizer="words"), Line("unigram", tokenizer="chars")))
 
 
@@ -34,16 +38,22 @@ def test_it_trains_compares_and_reports(tmp_path: Path) -> None:
     assert outcome.code == 0, outcome.err
     report = outcome.json
     assert json.loads((tmp_path / "out" / "report.json").read_bytes()) == report
-    assert [row["name"] for row in report["runs"]] == ["unigram-words", "unigram-chars"]
+    assert [row["name"] for row in report["runs"]] == ["unigram-words", "unigram-chars", "bert-words"]
     for row in report["runs"]:
         assert 0 < row["bits_per_byte"] < 8
-        assert row["samples"]
+        assert bool(row["samples"]) == (row["kind"] == "causal")
         assert verify_artifact(tmp_path / "out" / "models" / row["name"])["ok"]
         assert row["digest"][:12] in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     (vectors,) = report["vectors"]["runs"]
     assert list(vectors["neighbours"]) == ["ba"]
     assert {word for word, _ in vectors["neighbours"]["ba"]} <= set(MARKOV_WORDS) | {"."}
     assert "Words as vectors" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    (net,) = report["nets"]["runs"]
+    assert net["parameters"] > 100
+    assert net["curve"][-1][0] == net["tokens"]
+    (context,) = report["nets"]["contexts"]
+    assert [len(one["neighbours"]) for one in context["rows"]] == [4, 4]
+    assert "How networks learnt" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert report["oracle"]["runs"][0]["bits_per_byte"] > report["oracle"]["entropy_per_byte"]
     assert run(tmp_path / "out").json["runs"][0]["digest"] == report["runs"][0]["digest"]
 

@@ -27,7 +27,7 @@ class SimpleLayer(nn.Module):
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -1 / math.sqrt(self.cell), 1 / math.sqrt(self.cell))
         if self.gates == 1:
-            nn.init.orthogonal_(self.recurrent.weight)
+            nn.init.orthogonal_(self.recurrent.weight)  # without gates this alone keeps what was read (Le et al. 2015)
 
     def forward(
         self, x: Tensor, memory: list[Tensor], begins: Tensor | None, recurrent: Tensor
