@@ -35,6 +35,8 @@ def check(recipe: NetRecipe) -> None:
         raise RecipeError("nsp and sop judge pairs: set rows.format=segment-pair or sentence-pair.")
     if recipe.output.kind == "tied" and recipe.embedding.characters:
         raise RecipeError("vectors made from letters cannot be tied to the output: set output.kind=full.")
+    if recipe.encoder.kind in ("rnn", "lstm") and recipe.visibility == "bidirectional":
+        raise RecipeError("a recurrent encoder reads in one direction: set visibility=forward+backward for both.")
     if recipe.encoder.kind == "bilinear" and recipe.visibility != "causal":
         raise RecipeError("a bilinear encoder predicts from what came before: set visibility=causal.")
     if "ranking" in recipe.names and recipe.encoder.kind != "window":
