@@ -157,7 +157,10 @@ def cosines(words: dict[str, Any], pairs: list[tuple[str, str, float]]) -> Matri
 def test_vectors_of_real_text_are_as_good_as_gensims(
     shared_data: Path, tmp_path: Path, architecture: str, mode: str
 ) -> None:
-    """WordSim-353, with the same text and settings: not worse than gensim by more than two standard errors."""
+    """MEN, with the same text and settings: not worse than gensim by more than two standard errors.
+
+    One worker makes gensim repeatable, and 3,000 pairs tell more than 353: with those, seeds alone differ by 0.06.
+    """
     with gzip.open(shared_data / "lm" / "wiki_en.txt.gz", "rt", encoding="utf-8") as file:
         (tmp_path / "wiki.txt").write_text("".join(itertools.islice(file, 25_000)), encoding="utf-8")
     rate = 0.025 if architecture == "skipgram" else 0.05
@@ -174,7 +177,7 @@ def test_vectors_of_real_text_are_as_good_as_gensims(
     text = job.text
     assert text.total > 800_000
     theirs = Word2Vec(
-        vector_size=100, window=5, min_count=1, sample=1e-3, workers=2, sg=int(architecture == "skipgram"),
+        vector_size=100, window=5, min_count=1, sample=1e-3, workers=1, sg=int(architecture == "skipgram"),
         negative=5, alpha=rate, seed=1,
     )  # fmt: skip
     known = set(text.words[FIRST_WORD:])
@@ -182,7 +185,7 @@ def test_vectors_of_real_text_are_as_good_as_gensims(
     theirs.build_vocab(sentences)
     theirs.train(sentences, total_examples=len(sentences), epochs=5)
     model = train_word2vec(recipe, job).model
-    pairs = [p for p in word_pairs(shared_data / "words" / "ws353.tsv") if {p[0], p[1]} <= known]
+    pairs = [p for p in word_pairs(shared_data / "words" / "men3000.tsv") if {p[0], p[1]} <= known]
     gold = np.array([score for _, _, score in pairs])
     ours = cosines({word: model.vector(word) for pair in pairs for word in pair[:2]}, pairs)
     other = cosines({word: theirs.wv[word] for pair in pairs for word in pair[:2]}, pairs)
