@@ -35,7 +35,7 @@ bench-vectors: .venv/.ready
 	$(BIN)/python bench/vectors.py
 
 bench-nets: .venv/.ready
-	$(BIN)/python bench/nets.py
+	for script in nets lstm scoring growth; do $(BIN)/python bench/$$script.py || exit 1; done
 
 bench: .venv/.ready
 	for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
