@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 
@@ -161,6 +161,23 @@ class Predicts(Protocol):
 
     def predict(self, texts: Sequence[str], count: int = 1) -> list[list[tuple[str, float]]]:
         """The `count` likeliest labels of each text and their probabilities, likeliest first."""
+        ...
+
+
+@runtime_checkable
+class Solves(Protocol):
+    """Does a task that it was fine-tuned for."""
+
+    task: str
+
+    def stream(self, examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
+        """The answers to examples, one after the other."""
+        ...
+
+    def measure(
+        self, examples: Sequence[Any], answers: Sequence[Any], seed: int = 0, samples: int = 1000
+    ) -> dict[str, Any]:
+        """How good answers are."""
         ...
 
 

@@ -22,16 +22,20 @@ from firth.text.sources import find_sources
 _LINES = 20_000  # that are embedded at once, or fewer where vectors are long
 _NUMBERS = 1 << 26  # of such a batch, at most
 _LARGEST = 1 << 35  # bytes of a file
+_TINY = 1e-12
 
 Embed = Callable[[Sequence[str]], Any]
 """Texts -> a row for each, in an array or a sparse matrix."""
 
 
-def embed_file(model: Any, path: Path, out: Path, encoding: str | None = None, **options: str | int) -> dict[str, Any]:
+def embed_file(
+    model: Any, path: Path, out: Path, encoding: str | None = None, *, unit: bool = False, **options: str | int
+) -> dict[str, Any]:
     """Writes a row of float32 for each line of a text file, blank ones too, whole or not at all.
 
-    `layer` and `pooling` are for models that read texts: see `NetModel.embed`. Returns how many rows there are, their
-    dimension, and how many are zero because no word of the line is known.
+    With `unit` each row is divided by its length. `layer` and `pooling` are for models that read texts: see
+    `NetModel.embed`. Returns how many rows there are, their dimension, and how many are zero because no word of the
+    line is known.
     """
     embedder = _with_options(model, options)
     rows = empty = dimension = 0
@@ -39,6 +43,8 @@ def embed_file(model: Any, path: Path, out: Path, encoding: str | None = None, *
     with new_file(out) as file, shown as advance:
         for texts in _batches(embedder, path, encoding):
             part = _dense(embedder(texts))
+            if unit:
+                part /= np.maximum(np.linalg.norm(part, axis=1, keepdims=True), _TINY)
             if not rows:
                 dimension = part.shape[1]
                 _write_head(file, 0, dimension)

@@ -10,13 +10,13 @@ import typer
 from firth.cli.console import JsonFlag, format_value, print_fields, show, verb
 from firth.cli.use import ModelArgument
 
-SUITES = ("words", "analogies", "context", "probe", "classify")
+SUITES = ("words", "analogies", "context", "probe", "classify", "task")
 
 
 @verb
 def evaluate(
     model: ModelArgument,
-    suite: Annotated[str, typer.Argument(help="words, analogies, context, probe or classify.")],
+    suite: Annotated[str, typer.Argument(help="words, analogies, context, probe, classify or task.")],
     files: Annotated[list[Path], typer.Argument(help="Word pairs, analogies, words in context or labelled texts.")],
     method: Annotated[str, typer.Option("--method", help="Analogies: add (3CosAdd) or mul (3CosMul).")] = "add",
     restrict: Annotated[
@@ -42,11 +42,22 @@ def evaluate(
             report = suites.evaluate_contexts(loaded, files)
         case "probe":
             report = suites.evaluate_probe(loaded, files)
+        case "task":
+            report = _task(loaded, files)
         case "classify":
             report = classify.evaluate_labels(loaded, files)
         case _:
             report = suites.evaluate_analogies(loaded, files, method, restrict)
     show(as_json, {"suite": suite} | report, lambda: _print(report))
+
+
+def _task(model: Any, files: list[Path]) -> dict[str, Any]:
+    from firth.apply.solve import evaluate_task
+    from firth.errors import RecipeError
+
+    if len(files) != 1:
+        raise RecipeError("a task is measured on one file of labelled examples: name one.")
+    return evaluate_task(model, files[0])
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from firth.cli.corpus import check
 from firth.cli.demo import demo
 from firth.cli.evaluate import evaluate
 from firth.cli.fill import fill
+from firth.cli.finetune import finetune
 from firth.cli.folders import info, verify
 from firth.cli.formats import export_, import_
 from firth.cli.mix import mix
@@ -25,8 +26,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 VERBS = (
-    recipes, diff, check, train, adapt, mix, score, generate, fill, similar, embed, predict, evaluate, export_, import_,
-    info, verify, demo,
+    recipes, diff, check, train, adapt, finetune, mix, score, generate, fill, similar, embed, predict, evaluate,
+    export_, import_, info, verify, demo,
 )  # fmt: skip
 for function in VERBS:
     app.command(function.__name__.rstrip("_"))(function)

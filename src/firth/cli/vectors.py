@@ -153,8 +153,9 @@ def embed(
     out: Annotated[Path, typer.Option("-o", "--out", help="The .npy file to write, a row for each line.")],
     layer: LayerOption = None,
     pooling: Annotated[
-        str | None, typer.Option("--pooling", help="Networks: mean of the tokens, max, first (CLS) or last.")
+        str | None, typer.Option("--pooling", help="Networks: mean of the tokens, whole, max, first (CLS) or last.")
     ] = None,
+    unit: Annotated[bool, typer.Option("--unit", help="Divide each vector by its length.")] = False,
     encoding: EncodingOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -168,5 +169,5 @@ def embed(
     options: dict[str, str | int] = {"pooling": pooling} if pooling is not None else {}
     if layer is not None:
         options["layer"] = _layer(layer)
-    report = embed_file(load(model), file, out, encoding, **options)
+    report = embed_file(load(model), file, out, encoding, unit=unit, **options)
     show(as_json, report, lambda: print_fields(report))

@@ -20,6 +20,7 @@ from firth.fit.checkpoints import require_place
 from firth.fit.counts import count_metrics
 from firth.fit.train import Run, Text, open_corpus, store_counts, token_metrics
 from firth.fit.vectors import adapt_vectors
+from firth.nets.recipe import NetRecipe
 from firth.recipes.values import override
 from firth.text.corpus import Corpus
 from firth.tokens.build import open_store
@@ -135,10 +136,18 @@ def _grow(
 
 def _go_on(artifact: Artifact, old: Any, run: Run) -> Any:
     """A net after more pre-training on other text, in the same tokens."""
-    recipe = override(old.recipe, run.settings)
+    recipe = cast(NetRecipe, override(old.recipe, run.settings))
+    wanted = recipe.tokenizer.vocab_size
+    if replace(recipe.tokenizer, vocab_size=None) == replace(old.recipe.tokenizer, vocab_size=None) and (
+        wanted != old.recipe.tokenizer.vocab_size
+    ):
+        old = import_module("firth.fit.growth").grow(old, run.corpus, wanted or 0, run.threads)
+        recipe = replace(recipe, tokenizer=old.recipe.tokenizer)
+        run = replace(run, tokenizer=old.tokenizer)
     kept = {part: getattr(recipe, part) == getattr(old.recipe, part) for part in _FIXED}
     if not all(kept.values()):
-        raise RecipeError(f"adapting keeps the network: set {', '.join(_OPEN)} only, not {_first_false(kept)}.")
+        free = ", ".join((*_OPEN, "tokenizer.vocab_size"))
+        raise RecipeError(f"adapting keeps the network: set {free} only, not {_first_false(kept)}.")
     assert run.out is not None
     store = open_store(run.corpus, old.tokenizer, run.threads)
     trained = import_module("firth.fit.nets").train_net(recipe, run, old.tokenizer, store, old)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from firth.errors import ArtifactError, TrainingError
-from firth.fit.batches import Batches, Cursor
+from firth.fit.batches import Cursor
 from firth.fit.optimisers import forget
 from firth.fit.schedules import rate_factor
 from firth.nets.batch import Batch, Loss
@@ -61,6 +61,10 @@ class Learner(nn.Module):
             return {name: Loss(torch.zeros(()), 0) for name in objectives}
         states = self.network(batch, places, noise)
         return {name: one.loss(self.network, states, batch, noise) for name, one in objectives.items()}
+
+    def come(self, share: float) -> Iterable[Tensor]:
+        """Tells that so much of the plan is done; the parameters that were made anew, whose past is to be forgotten."""
+        return self.network.output.parameters() if self.network.output.renew(share) else ()
 
     def flops(self, batch: Batch) -> float:
         """Floating-point operations of a forward and backward pass over a batch."""
@@ -138,6 +142,21 @@ class State:
         return Cursor(self.epoch, self.row)
 
 
+class Source(Protocol):
+    """Where batches come from."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a pass."""
+
+    @property
+    def split(self) -> int:
+        """Sentences or examples that are longer than a row."""
+
+    def step(self, cursor: Cursor, length: int | None = None) -> tuple[list[Batch], Cursor]:
+        """The batches of the step that begins at a cursor, and where the next begins."""
+
+
 class Supply(NamedTuple):
     """What a step learns from."""
 
@@ -164,7 +183,7 @@ class Step(NamedTuple):
         return sum(total / count for total, count in self.losses.values() if count)
 
 
-def supplies(batches: Batches, learner: Learner, recipe: NetRecipe, plan: Plan, state: State) -> Iterator[Supply]:
+def supplies(batches: Source, learner: Learner, recipe: NetRecipe, plan: Plan, state: State) -> Iterator[Supply]:
     """What each step from here on learns from, without end."""
     cursor, done = state.cursor, plan.amount(state)
     while True:
@@ -212,8 +231,7 @@ def learn(
         done, more = plan.amount(state), plan.amount(given)
         if state.step and done + more / 2 > plan.total:  # as near to the plan as whole steps come
             return
-        if learner.network.output.renew(done / plan.total):
-            forget(optimiser, learner.network.output.parameters())
+        forget(optimiser, learner.come(done / plan.total))
         now = rate * rate_factor(learning.schedule, done + more / 2, plan.total, learning.warmup)
         losses, norm = take_step(learner, optimiser, given.parts, learning.clip, now, seed, state.step)
         state.step += 1
@@ -233,7 +251,7 @@ def take_step(
     if not (math.isfinite(norm) and all(math.isfinite(total) for total, _ in losses.values())):
         raise TrainingError(f"the loss or its gradient is infinite in step {step + 1}")
     for group in optimiser.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group.get("scale", 1.0)
     optimiser.step()
     return losses, norm
 

@@ -17,13 +17,20 @@ from firth.nets.recipe import LearningRecipe
 _BETA1 = 0.9
 
 
-def make_optimiser(learning: LearningRecipe, learner: nn.Module, rate: float) -> Optimizer:
-    """The optimiser that a recipe asks for; biases and the factors of norms are not decayed."""
-    parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
-    groups: list[dict[str, Any]] = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": learning.decay},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+def parameter_groups(parameters: Iterable[Tensor], decay: float, scale: float = 1.0) -> list[dict[str, Any]]:
+    """Biases and the factors of norms are not decayed; `scale` is what the learning rate is multiplied by for all."""
+    learnt = [parameter for parameter in parameters if parameter.requires_grad]
+    return [
+        {"params": [p for p in learnt if p.ndim > 1], "weight_decay": decay, "scale": scale},
+        {"params": [p for p in learnt if p.ndim <= 1], "weight_decay": 0.0, "scale": scale},
     ]
+
+
+def make_optimiser(
+    learning: LearningRecipe, learner: nn.Module, rate: float, groups: list[dict[str, Any]] | None = None
+) -> Optimizer:
+    """The optimiser that a recipe asks for."""
+    groups = groups or parameter_groups(learner.parameters(), learning.decay)
     betas = (_BETA1, learning.beta2)
     makers: dict[str, Callable[[], Optimizer]] = {
         "adamw": lambda: AdamW(groups, rate, betas, 1e-6, fused=True),

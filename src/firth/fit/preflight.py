@@ -13,9 +13,8 @@ from itertools import count
 from typing import NamedTuple
 
 from firth.errors import BudgetError
-from firth.fit.batches import Batches
 from firth.fit.budget import Budget
-from firth.fit.loop import AHEAD, Learner, Plan, State, ahead, supplies, take_step
+from firth.fit.loop import AHEAD, Learner, Plan, Source, State, ahead, supplies, take_step
 from firth.fit.optimisers import make_optimiser
 from firth.fit.settle import DEFAULT_SECONDS
 from firth.nets.recipe import NetRecipe
@@ -45,7 +44,7 @@ class Pace(NamedTuple):
 
 
 def make_plan(
-    learner: Learner, batches: Batches, recipe: NetRecipe, budget: Budget | None, seed: int, *, limit: bool = True
+    learner: Learner, batches: Source, recipe: NetRecipe, budget: Budget | None, seed: int, *, limit: bool = True
 ) -> tuple[Plan, Pace]:
     """How much is to be learnt, by the budget or the passes that the recipe asks for, and the pace that was measured.
 
@@ -83,7 +82,7 @@ def make_plan(
 
 
 def measure(
-    learner: Learner, batches: Batches, recipe: NetRecipe, seed: int, enough: Callable[[Pace, float], bool]
+    learner: Learner, batches: Source, recipe: NetRecipe, seed: int, enough: Callable[[Pace, float], bool]
 ) -> Pace:
     """The pace of real steps of a scratch copy, until it is `enough`; the first counts only if there is no other."""
     scratch = copy.deepcopy(learner)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float32]
 Layer = str | int
-POOLINGS = ("mean", "first", "last", "max")
+POOLINGS = ("mean", "whole", "first", "last", "max")
 _LONGEST = 2048  # tokens that are read at once by networks that could read any number
 _SENTENCES = 512  # whose words are compared at once
 
@@ -73,7 +73,7 @@ class _Pool:
         # [CLS] is there to stand for the text; what stands before it otherwise says nothing of it
         self.first = 0 if row.ids[0] == BOS else int(places[0]) if places.size else 0
         self.last = int(places[-1]) if places.size else 0
-        self.own = torch.from_numpy(row.own)
+        self.own = torch.ones(row.own.size, dtype=torch.bool) if pooling == "whole" else torch.from_numpy(row.own)
         self.value: Tensor | None = None
 
     def add(self, first: int, states: Tensor) -> None:
@@ -90,7 +90,7 @@ class _Pool:
 
     def result(self) -> Floats:
         assert self.value is not None
-        value = self.value / int(self.own.sum()) if self.pooling == "mean" else self.value
+        value = self.value / int(self.own.sum()) if self.pooling in ("mean", "whole") else self.value
         return value.numpy()
 
 

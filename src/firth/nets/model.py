@@ -94,7 +94,8 @@ class NetModel:
         """A row for each text, made of its tokens' states; zeros for a text without tokens.
 
         `layer` is a number (0 are the vectors that enter the first layer), last, mix (the mean of all, as ELMo's with
-        equal weights) or all (side by side). `pooling` is mean, max, last (token) or first: [CLS] where there is one.
+        equal weights) or all (side by side). `pooling` is mean, whole (the mean with what stands around
+        the text counted, too, as sentence-transformers has it), max, last (token) or first: [CLS] where there is one.
         """
         from firth.nets.contexts import embed_texts
 

@@ -9,6 +9,7 @@ from firth.counts.mixture import MixtureRecipe
 from firth.counts.recipe import NgramRecipe
 from firth.nets.ensemble import EnsembleRecipe
 from firth.nets.recipe import NetRecipe
+from firth.tasks.recipe import TaskRecipe
 from firth.tokens.recipe import TokenizerRecipe
 from firth.vectors.recipe import (
     BagRecipe,
@@ -33,6 +34,7 @@ Recipe = (
     | VectorRecipe
     | NetRecipe
     | EnsembleRecipe
+    | TaskRecipe
 )
 
 FAMILIES: dict[str, type[Recipe]] = {
@@ -53,5 +55,6 @@ FAMILIES: dict[str, type[Recipe]] = {
     "imported-vectors": ImportedRecipe,
     "nets": NetRecipe,
     "ensemble": EnsembleRecipe,
+    "task": TaskRecipe,
 }
 """The name that a manifest gives to each type of recipe."""

@@ -12,6 +12,8 @@ from firth.errors import ArtifactError, RecipeError, near_miss
 from firth.recipes.families import FAMILIES, Recipe
 from firth.recipes.table import RECIPES, find_recipe
 
+_NAMES = tuple[str, ...]
+
 
 def recipe_to_json(recipe: Recipe) -> dict[str, Any]:
     """The recipe as plain JSON, with the name of its type under `type`."""
@@ -50,6 +52,8 @@ def _from_json(kind: type, data: Any, where: str) -> Any:
             value = _from_json(hint, value, f"{where}.{name}")
         elif not fits(value, hint):
             raise ArtifactError(f"{where}.{name} is {value!r}, not {describe_type(hint)}.")
+        elif hint == _NAMES:
+            value = tuple(value)
         values[name] = value
     return kind(**values)
 
@@ -151,6 +155,8 @@ def _read(text: str, option: Any) -> Any:
         return None if text.lower() == "none" else _WRONG
     if typing.get_origin(option) is Literal:
         return text if text in typing.get_args(option) else _WRONG
+    if option == _NAMES:
+        return tuple(filter(None, (name.strip() for name in text.split(","))))
     try:
         return option(text)
     except ValueError:
@@ -162,6 +168,9 @@ def fits(value: Any, hint: Any) -> bool:
     for option in _options(hint):
         if typing.get_origin(option) is Literal:
             if value in typing.get_args(option):
+                return True
+        elif option == _NAMES:
+            if isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
                 return True
         elif type(value) is option or (option is float and type(value) is int):
             return True
@@ -180,7 +189,14 @@ def describe_type(hint: Any) -> str:
     >>> describe_type(int | None)
     'a whole number or none'
     """
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
+    words = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "text",
+        type(None): "none",
+        _NAMES: "names with commas between them",
+    }
     names = []
     for option in _options(hint):
         if typing.get_origin(option) is Literal:

@@ -218,7 +218,7 @@ def _nets(held_out: Corpus, out: Path, tell: Callable[[str], None]) -> dict[str,
             "seconds": info["budget"]["spent"]["seconds"],
             "curve": [[step["tokens"], step["loss"]] for step in steps if step.get("loss") is not None],
         })  # fmt: skip
-        if line.recipe in ("elmo", "bert"):
+        if info["recipe"]["visibility"] != "causal":
             contexts.append(_in_context(load(folder), line.name, sentences))
             near = contexts[-1]["rows"][0]["neighbours"][0]
             tell(f"{line.name:<20} {CONTEXTS[0]} in context is nearest to: {near['context']}")

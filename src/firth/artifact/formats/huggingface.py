@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,23 +10,28 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 
 from firth.artifact.formats.huggingface_config import find_kind, kind_of, stored_recipe
-from firth.artifact.formats.huggingface_reading import read_folder
+from firth.artifact.formats.huggingface_reading import Sentences, read_folder
+from firth.artifact.formats.huggingface_tasks import Head, export_task, read_task, split_head
 from firth.artifact.formats.huggingface_tokens import export_tokenizer, import_tokenizer
 from firth.artifact.formats.huggingface_weights import (
     Tensors,
+    Weights,
     choose_rows,
     from_huggingface,
     to_huggingface,
     without_absent,
 )
+from firth.artifact.formats.huggingface_writing import write_files
 from firth.artifact.models import save
 from firth.errors import AbilityError
-from firth.files import digest_file, new_folder
-from firth.nets.model import NetModel, restore
+from firth.files import digest_file
+from firth.nets.model import NetModel
 from firth.nets.recipe import NetRecipe
+from firth.progress import note
+from firth.tasks.model import TaskModel
+from firth.tasks.recipe import TaskRecipe
 from firth.tokens.spelling import Spelling
 from firth.tokens.tokenizer import EOS, MASK, PAD, Tokenizer
 
@@ -37,7 +41,9 @@ Report = dict[str, Any]
 
 
 def export_huggingface(model: Any, path: Path) -> Report:
-    """Writes a Transformer as a folder that `transformers` loads, whole or not at all."""
+    """Writes a Transformer, fine-tuned or not, as a folder that `transformers` loads, whole or not at all."""
+    if isinstance(model, TaskModel):
+        return export_task(model, path)
     if not isinstance(model, NetModel):
         raise AbilityError("Hugging Face folders hold neural models: export one such as bert, roberta or gpt2.")
     arrays = {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in model.arrays().items()}
@@ -56,21 +62,14 @@ def write_folder(path: Path, recipe: NetRecipe, arrays: Tensors, tokenizer: Toke
         "config.json": config,
         **export_tokenizer(tokenizer, kind, recipe.rows.length, recipe.embedding.segments, kept),
     }
-    with new_folder(path) as draft:
-        for name, content in files.items():
-            (draft / name).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        save_file(whole, draft / "model.safetensors", metadata={"format": "pt"})
-    parameters = sum(tensor.numel() for tensor in tensors.values())
-    size = sum(file.stat().st_size for file in path.iterdir())
-    return {"type": kind.name, "vocabulary": len(kept), "parameters": parameters, "bytes": size}
+    return {"type": kind.name, "vocabulary": len(kept)} | write_files(path, files, tensors)
 
 
 @dataclass
 class Imported:
     """A model as it was read, before it is built: what an artifact keeps of it."""
 
-    recipe: NetRecipe
+    recipe: NetRecipe | TaskRecipe
     tokenizer: Tokenizer
     tensors: dict[str, Any]
     report: Report
@@ -98,16 +97,17 @@ def import_huggingface(path: Path, out: Path) -> Report:
     return found.report
 
 
-def read_model(path: Path) -> NetModel:
+def read_model(path: Path) -> Any:
     """The model of a folder, ready for use."""
     found = read_parts(path)
-    return restore(found.recipe, found.arrays(), found.tokenizer, "lines")
+    return found.recipe.restore(found.arrays(), found.tokenizer, "lines")
 
 
 def read_parts(path: Path) -> Imported:
     """What a folder that `save_pretrained` wrote holds, with our ids and under our names."""
     folder = read_folder(path)
-    weights = from_huggingface(folder.config, folder.tensors)
+    head, tensors = split_head(folder.config, folder.tensors)
+    weights = from_huggingface(folder.config, tensors)
     kind, stored = find_kind(folder.config), stored_recipe(folder.config)
     tokenizer, order = import_tokenizer(
         folder.tokenizer,
@@ -116,8 +116,10 @@ def read_parts(path: Path) -> Imported:
         len(weights.state["embedding.tokens.weight"]),
         stored.tokenizer if stored else None,
     )
-    recipe, state = choose_rows(weights.recipe.with_tokenizer(tokenizer.recipe), weights.state, order)
-    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in (state | weights.heads).items()}
+    network, state = choose_rows(weights.recipe.with_tokenizer(tokenizer.recipe), weights.state, order)
+    recipe = network if head is None else read_task(folder.config, head, network)
+    arrays: dict[str, Any] = {} if head is None else head.arrays()
+    arrays |= {name: tensor.numpy() for name, tensor in (state | weights.heads).items()}
     report = {
         "type": kind.name,
         "vocabulary": len(tokenizer),
@@ -125,9 +127,24 @@ def read_parts(path: Path) -> Imported:
     }
     arrays["counts"] = np.zeros(len(tokenizer), dtype=np.int64)  # how often tokens occurred is not told
     arrays["spelling"] = Spelling.train(tokenizer.vocabulary[MASK + 1 :]).counts
-    if weights.left_out:
-        report["left_out"] = weights.left_out
+    report |= _remarks(head, weights, folder.sentences)
     return Imported(recipe, tokenizer, arrays, report, _digest(folder.weights))
+
+
+def _remarks(head: Head | None, weights: Weights, sentences: Sentences | None) -> Report:
+    """What else there is to tell of a folder."""
+    told: Report = {}
+    if head is not None:
+        told["task"] = head.task
+    if weights.left_out:
+        told["left_out"] = weights.left_out
+    if weights.new and head is None:
+        told["new"] = weights.new
+        note("the folder has nothing that predicts tokens: that layer is new, and knows nothing until firth adapt.")
+    if sentences is not None:
+        told["sentences"] = sentences._asdict()
+        note(f"the model was made for vectors of sentences: firth embed {sentences.options}")
+    return told
 
 
 def _digest(files: list[Path]) -> str:

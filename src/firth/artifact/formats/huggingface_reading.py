@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,29 @@ _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _LARGEST = {"tokenizer.json": 512 << 20, "vocab.txt": 64 << 20, _INDEX: 64 << 20}
 _LARGEST_OTHER = 16 << 20  # bytes of config.json and the like
+_POOLINGS = {
+    "mean": "whole",
+    "pooling_mode_mean_tokens": "whole",
+    "cls": "first",
+    "pooling_mode_cls_token": "first",
+}
+"""What sentence-transformers calls what our `embed` does."""
+
+
+class Sentences(NamedTuple):
+    """How a model of sentence-transformers makes one vector of a text."""
+
+    pooling: str
+    """As our `embed` calls it."""
+    unit: bool
+    """Whether vectors are divided by their length."""
+    length: int | None
+    """Tokens at which it cuts texts, special ones included; we do not."""
+
+    @property
+    def options(self) -> str:
+        """What to say to firth embed."""
+        return f"--pooling {self.pooling}" + (" --unit" if self.unit else "")
 
 
 class Folder(NamedTuple):
@@ -32,6 +56,8 @@ class Folder(NamedTuple):
     settings: dict[str, Any]
     """tokenizer_config.json and special_tokens_map.json together."""
     weights: list[Path]
+    sentences: Sentences | None
+    """None unless sentence-transformers wrote the folder."""
 
 
 def read_folder(folder: Path) -> Folder:
@@ -43,7 +69,8 @@ def read_folder(folder: Path) -> Folder:
     config = _read_json(folder / "config.json", required=True)
     weights = _find_weights(folder)
     settings = _read_json(folder / "special_tokens_map.json") | _read_json(folder / "tokenizer_config.json")
-    return Folder(config, _read_tensors(folder, weights), _read_tokenizer(folder, settings), settings, weights)
+    tensors, tokenizer = _read_tensors(folder, weights), _read_tokenizer(folder, settings)
+    return Folder(config, tensors, tokenizer, settings, weights, _read_sentences(folder))
 
 
 def _read(path: Path) -> bytes:
@@ -63,6 +90,23 @@ def _read_json(path: Path, required: bool = False) -> Config:
     if not isinstance(found, dict):
         raise ArtifactError(f"{path} holds no JSON object: give the folder that save_pretrained wrote.")
     return found
+
+
+def _read_sentences(folder: Path) -> Sentences | None:
+    """What the files of sentence-transformers say; nothing if they ask for what `embed` cannot do."""
+    if not (folder / "modules.json").exists():
+        return None
+    modules = parse_json(_read(folder / "modules.json"), folder / "modules.json")
+    found = [one for one in modules if isinstance(one, dict)] if isinstance(modules, list) else []
+    kinds = {str(one.get("type")).rpartition(".")[2]: str(one.get("path")) for one in found}
+    path = kinds.get("Pooling", "")
+    if not kinds.keys() <= {"Transformer", "Pooling", "Normalize"} or not re.fullmatch(r"\d{1,9}_Pooling", path):
+        return None
+    told = _read_json(folder / path / "config.json")
+    modes = [name for name, value in told.items() if value is True and name.startswith("pooling_mode_")]
+    ours = _POOLINGS.get(modes[0] if len(modes) == 1 else str(told.get("pooling_mode")))
+    length = _read_json(folder / "sentence_bert_config.json").get("max_seq_length")
+    return Sentences(ours, "Normalize" in kinds, length if type(length) is int else None) if ours else None
 
 
 def _find_weights(folder: Path) -> list[Path]:

@@ -50,8 +50,13 @@ class Foreign(NamedTuple):
     """The id that each token had in its file; -1 for tokens that it had not."""
 
 
-def export_tokenizer(tokenizer: Tokenizer, kind: Kind, length: int, segments: int, kept: Sequence[int]) -> Config:
-    """The JSON files of a tokenizer by name; `kept` has the ids that the model has."""
+def export_tokenizer(
+    tokenizer: Tokenizer, kind: Kind, length: int, segments: int, kept: Sequence[int], framed: bool = False
+) -> Config:
+    """The JSON files of a tokenizer by name; `kept` has the ids that the model has.
+
+    Texts for causal models stand alone, unless they are `framed` as for tasks: start a delimiter b extract.
+    """
     content = json.loads(tokenizer.backend.to_str())
     if len(kept) < len(tokenizer):
         content = renumber(content, [tokenizer.vocabulary[number] for number in kept])
@@ -59,13 +64,16 @@ def export_tokenizer(tokenizer: Tokenizer, kind: Kind, length: int, segments: in
         one["lstrip"] = one["id"] == MASK and tokenizer.recipe.model in ("bpe", "byte-bpe", "pieces")
     tokens = {number: tokenizer.recipe.specials[number] for number in range(5) if number in kept}
     roles = {role: tokens[number] for number, names in _ROLES.items() if number in tokens for role in names}
-    if kind.causal:
+    if kind.causal and framed:
+        roles = {role: token for role, token in roles.items() if role not in ("cls_token", "sep_token")}
+        content["post_processor"] = _template(tokens, MASK, 0)
+    elif kind.causal:
         end = tokens[EOS]  # text begins with it, too
         roles = {"unk_token": tokens.get(UNK, end), "bos_token": end, "eos_token": end}
         roles |= {"pad_token": tokens[PAD]} if PAD in tokens else {}
         content["post_processor"] = None
     else:
-        content["post_processor"] = _template(tokens[BOS], tokens[EOS], second=int(segments > 1))
+        content["post_processor"] = _template(tokens, EOS, int(segments > 1))
     inputs = ["input_ids", *(["token_type_ids"] if segments > 1 else []), "attention_mask"]
     return {
         "tokenizer.json": content,
@@ -80,12 +88,13 @@ def export_tokenizer(tokenizer: Tokenizer, kind: Kind, length: int, segments: in
     }
 
 
-def _template(begin: str, end: str, second: int) -> Any:
-    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP], in which B is the segment `second`."""
+def _template(tokens: Mapping[int, str], between: int, second: int) -> Any:
+    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP], in which B is the segment `second`; `between` is the first [SEP]."""
+    begin, middle, end = tokens[BOS], tokens[between], tokens[EOS]
     made = processors.TemplateProcessing(
         single=f"{begin}:0 $A:0 {end}:0",
-        pair=f"{begin}:0 $A:0 {end}:0 $B:{second} {end}:{second}",
-        special_tokens=[(begin, BOS), (end, EOS)],
+        pair=f"{begin}:0 $A:0 {middle}:0 $B:{second} {end}:{second}",
+        special_tokens=[(tokens[number], number) for number in sorted({BOS, between, EOS})],
     )
     return json.loads(made.__getstate__())
 

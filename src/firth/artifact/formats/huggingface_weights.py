@@ -35,6 +35,7 @@ _BUFFER = re.compile(r"\.(position_ids|token_type_ids|attn\.bias|attn\.masked_bi
 _OLD_NAMES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
 _HEADS = ("cls.", "lm_head.", "predictions.", "sop_classifier.")
 _SAVE_HEAD = "save it with AutoModelForMaskedLM or AutoModelForCausalLM"
+_SPREAD = 0.02  # standard deviation of first parameters (Devlin et al. 2019)
 
 
 class Weights(NamedTuple):
@@ -47,6 +48,8 @@ class Weights(NamedTuple):
     """Those of objectives' own layers, `heads.NAME.*`."""
     left_out: list[str]
     """Tensors of theirs that have no place in the recipe."""
+    new: list[str]
+    """Those that predict tokens, made anew where they have none."""
 
 
 def to_huggingface(
@@ -60,7 +63,7 @@ def to_huggingface(
     wanted = parameter_shapes(recipe, vocabulary)
     judged = all(name in heads for name in wanted if name.startswith("heads."))
     ours = {name: {**state, **heads}[name] for name in wanted if judged or not name.startswith("heads.")}
-    if wrong := _not_finite(ours):
+    if wrong := not_finite(ours):
         raise AbilityError(f"{wrong} holds NaN or infinity: train the model again at a lower rate.")
     config = config_of(recipe, vocabulary, pairs=judged and bool(pair_objective(recipe)))
     return config, {**to_theirs(kind.name, ours, shift_of(kind, config)), **_fillers(kind, recipe, ours)}
@@ -81,17 +84,31 @@ def from_huggingface(config: Config, tensors: Mapping[str, Tensor]) -> Weights:
     blank = {name: torch.empty(shape, device="meta") for name, shape in parameter_shapes(recipe, vocabulary).items()}
     shift = shift_of(kind, config)
     fillers = _fillers(kind, recipe, blank)
-    left_out = _check_names({**to_theirs(kind.name, blank, shift), **fillers}, given)
+    expected = {**to_theirs(kind.name, blank, shift), **fillers}
+    absent = [] if any(map(_is_head, given)) else [name for name in expected if _is_head(name)]
+    left_out = _check_names({name: tensor for name, tensor in expected.items() if name not in absent}, given)
+    given |= _new_tensors({name: expected[name].shape for name in absent})
     _check_fillers(fillers, given)
     for name, tensor in given.items():
         if not tensor.is_floating_point():
             raise ArtifactError(f"{name} holds {tensor.dtype} and not floating-point numbers: {_SAVE_HEAD}.")
-    if wrong := _not_finite(given):
+    if wrong := not_finite(given):
         raise ArtifactError(f"{wrong} holds NaN or infinity: use a model whose training went well.")
     single = {name: tensor.to(torch.float32) for name, tensor in given.items()}
     ours = to_ours(kind.name, single, blank, shift)
     state = {name: tensor for name, tensor in ours.items() if not name.startswith("heads.")}
-    return Weights(recipe, state, {name: ours[name] for name in ours.keys() - state.keys()}, left_out)
+    return Weights(recipe, state, {name: ours[name] for name in ours.keys() - state.keys()}, left_out, absent)
+
+
+def body_of(recipe: NetRecipe, state: Mapping[str, Tensor]) -> Tensors:
+    """The weights of a model without what predicts tokens, for a head of another kind to be put on."""
+    kind = kind_of(recipe)
+    vocabulary = len(state["embedding.tokens.weight"])
+    names = [name for name in parameter_shapes(recipe, vocabulary) if not name.startswith(("output.", "heads."))]
+    ours = {name: state[name] for name in names}
+    shift = shift_of(kind, config_of(recipe, vocabulary, pairs=False))
+    found = {**to_theirs(kind.name, ours, shift), **_fillers(kind, recipe, ours)}
+    return {name: tensor for name, tensor in found.items() if not _is_head(name)}
 
 
 def parameter_shapes(recipe: NetRecipe, vocabulary: int) -> dict[str, torch.Size]:
@@ -154,6 +171,22 @@ def _fillers(kind: Kind, recipe: NetRecipe, ours: Mapping[str, Tensor]) -> Tenso
     return found
 
 
+def _is_head(name: str) -> bool:
+    """Whether a tensor of theirs is a part of what predicts tokens or judges pairs."""
+    return name.startswith(_HEADS)
+
+
+def _new_tensors(shapes: Mapping[str, torch.Size]) -> Tensors:
+    """First parameters, which depend on their names and shapes alone."""
+    generator = torch.Generator().manual_seed(0)
+    found = {}
+    for name, shape in shapes.items():
+        found[name] = torch.zeros(shape) if name.endswith("bias") else torch.ones(shape)
+        if len(shape) > 1:
+            found[name].normal_(std=_SPREAD, generator=generator)
+    return found
+
+
 def _check_fillers(fillers: Tensors, given: Mapping[str, Tensor]) -> None:
     """Refuses what should say nothing and does say something."""
     for name, filler in fillers.items():
@@ -170,7 +203,7 @@ def _usual_names(kind: Kind, tensors: Mapping[str, Tensor]) -> Tensors:
     bare = not any(name.startswith(kind.prefix) for name in tensors)
     found: Tensors = {}
     for name, tensor in tensors.items():
-        usual = kind.prefix + name if bare and not name.startswith(_HEADS) else name
+        usual = kind.prefix + name if bare and not _is_head(name) else name
         for old, new in _OLD_NAMES.items():
             usual = usual.removesuffix(old) + new if usual.endswith(old) else usual
         if _BUFFER.search(usual):
@@ -237,7 +270,7 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _not_finite(tensors: Mapping[str, Tensor]) -> str:
+def not_finite(tensors: Mapping[str, Tensor]) -> str:
     """The first tensor that holds NaN or infinity, or that would in single precision."""
     with progress("checking", sum(tensor.numel() for tensor in tensors.values()), "numbers") as advance:
         for name, tensor in tensors.items():

@@ -1,0 +1,82 @@
+"""firth finetune: a model learns a task from labelled examples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from firth.cli.console import JsonFlag, ThreadsOption, format_value, print_fields, show, verb
+from firth.cli.use import ModelArgument
+
+
+@verb
+def finetune(
+    model: ModelArgument,
+    task: Annotated[str, typer.Argument(help="classify, pair, tag, span, choice or generate.")],
+    train: Annotated[Path, typer.Option("--train", help="Labelled examples to learn from.")],
+    dev: Annotated[Path, typer.Option("--dev", help="Labelled examples that decide which state is kept.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The new folder to write.")],
+    test: Annotated[Path | None, typer.Option("--test", help="Labelled examples to measure the result on.")] = None,
+    strategy: Annotated[
+        str | None, typer.Option("--strategy", help="full, frozen, features, discriminative or gradual.")
+    ] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key.sub=value.")] = None,
+    random: Annotated[
+        bool, typer.Option("--random", help="Begin with new parameters: what is pre-training worth?")
+    ] = False,
+    domain: Annotated[
+        str | None, typer.Option("--domain", help="Text of the domain, to go on pre-training with at first.")
+    ] = None,
+    task_text: Annotated[
+        bool, typer.Option("--task-text", help="Go on pre-training with the text of the examples, too.")
+    ] = False,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Of each such stage: 20s, 10min, 300ktok; else ten minutes at most.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Decides all that is random.")] = 0,
+    threads: ThreadsOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier run stopped.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad examples out and count them.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Fine-tune a model for a task: text classification, pairs, tagging, reading comprehension, choice, generation.
+
+    Example: firth finetune bert classify --train reviews.train.tsv --dev reviews.dev.tsv -o sentiment
+    """
+    from firth.artifact.folder import artifact_info
+    from firth.fit.finetune import finetune as run
+
+    run(
+        model,
+        task,
+        train=train,
+        dev=dev,
+        test=test,
+        out=out,
+        strategy=strategy,
+        settings=settings or [],
+        random=random,
+        seed=seed,
+        threads=threads,
+        resume=resume,
+        skip_bad=skip_bad,
+        domain=domain,
+        task_text=task_text,
+        budget=budget,
+    )
+    facts = artifact_info(out)
+    show(as_json, facts, lambda: _print(facts))
+
+
+def _print(facts: dict[str, Any]) -> None:
+    metrics = facts["metrics"]
+    print_fields({"examples": metrics["examples"], "steps": metrics["steps"], "parameters learnt": metrics["learnt"]})
+    for part in ("dev", "test"):
+        for name, value in metrics.get(part, {}).items():
+            if f"{name}_interval" in metrics[part]:
+                low, high = metrics[part][f"{name}_interval"]
+                base = metrics[part].get("baseline", {}).get(name)
+                beside = "" if base is None else f"  (baseline {format_value(base)})"
+                print(f"{part} {name}: {format_value(value)}  [{format_value(low)} to {format_value(high)}]{beside}")

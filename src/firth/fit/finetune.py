@@ -1,0 +1,275 @@
+"""Fine-tuning: a model, a task and labelled examples become a model that does the task."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from firth.artifact.folder import Artifact, open_artifact
+from firth.artifact.models import load, save
+from firth.errors import CorpusError, RecipeError, near_miss
+from firth.files import digest_bytes
+from firth.fit.backbones import backbone, rebuilt, writer
+from firth.fit.checkpoints import Checkpoints, require_place
+from firth.fit.curves import CURVE, METRICS, MetricsFile, draw_curve, to_lines
+from firth.fit.loop import Plan, State
+from firth.fit.optimisers import make_optimiser
+from firth.fit.preflight import describe, make_plan
+from firth.fit.session import Session, machine
+from firth.fit.stages import Stage, Stages, remove_stages, task_stage
+from firth.fit.train import Text
+from firth.fit.tuning import TaskBatches, TaskLearner
+from firth.fit.tuning_settle import known_labels, settle_task
+from firth.nets.model import NetModel
+from firth.nets.network import build_network
+from firth.objectives.objective import make_objectives
+from firth.progress import note
+from firth.recipes.values import recipe_to_json
+from firth.tasks.examples import Example
+from firth.tasks.model import TaskModel
+from firth.tasks.reading import read_items, read_task
+from firth.tasks.recipe import TASKS, Strategy, TaskName
+from firth.tasks.task import Task, class_weights, make_task
+
+Examples = str | Path | Iterable[Any]
+_VALIDATIONS = 20  # at most: one in each pass, or in several
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What a fine-tuning is given."""
+
+    task: TaskName
+    train: list[Example]
+    dev: list[Example]
+    out: Path
+    strategy: Strategy | None = None
+    settings: Sequence[str] = ()
+    seed: int = 0
+    threads: int | None = None
+    resume: bool = False
+    random: bool = False
+    """Begin with new parameters instead of the model's: what was pre-training worth?"""
+    start: str = ""
+    """The digest of the model's weights."""
+
+
+def finetune(
+    model: str | Path,
+    task: str,
+    *,
+    train: Examples,
+    dev: Examples,
+    test: Examples | None = None,
+    out: str | Path,
+    strategy: str | None = None,
+    settings: Sequence[str] = (),
+    seed: int = 0,
+    threads: int | None = None,
+    resume: bool = False,
+    random: bool = False,
+    skip_bad: bool = False,
+    domain: Text | None = None,
+    task_text: bool = False,
+    budget: str | None = None,
+) -> TaskModel:
+    """The model after it has learnt a task from labelled examples, saved in the folder `out`.
+
+    `train`, `dev` and `test` are files, or lists of examples as Python has them. The parameters that were best on `dev`
+    are kept. Before that the model goes on with the text of a `domain`, and with `task_text` with that of the examples
+    themselves, each for as long as `budget` says.
+    """
+    if task not in TASKS:
+        raise RecipeError(f"there is no task {task!r}: {near_miss(task, TASKS)}")
+    folder = Path(out)
+    if resume and (folder / "manifest.json").exists():
+        note(f"{folder} is finished already.")
+        return cast(TaskModel, load(folder))
+    require_place(folder, resume)
+    name = task
+    learnt = read_all(name, train, skip_bad)
+    stages = [*([Stage("domain", domain)] if domain is not None else []), *([task_stage(learnt)] if task_text else [])]
+    start, told = Stages(stages, budget).run(Path(model), folder, threads=threads, resume=resume)
+    artifact = open_artifact(start)
+    base = backbone(load(start))
+    if task == "generate":
+        base = writer(base)
+    tuning = Tuning(
+        task=name,
+        train=learnt,
+        dev=read_all(name, dev, skip_bad),
+        out=folder,
+        strategy=cast(Strategy | None, strategy),
+        settings=settings,
+        seed=seed,
+        threads=threads,
+        resume=resume,
+        random=random,
+        start=artifact.manifest.files["model.safetensors"].sha256,
+    )
+    held_out = None if test is None else read_all(name, test, skip_bad)
+    with machine(threads):
+        tuned = Tuned(tuning, base, skip_bad)
+        tuned.session.learn()
+        done = _save(tuned, artifact, held_out, told)
+    remove_stages(folder)
+    return done
+
+
+def read_all(task: TaskName, given: Examples, skip_bad: bool) -> list[Example]:
+    """All examples of a file or a list; tells what was left out."""
+    reading = read_task(task, given, skip_bad=skip_bad) if isinstance(given, str | Path) else read_items(task, given)
+    found = list(reading)
+    for line in reading.notes():
+        note(line)
+    if not found:
+        raise CorpusError(f"there is no example in {given}: give labelled ones.")
+    return found
+
+
+class Tuned:
+    """A fine-tuning under way."""
+
+    def __init__(self, tuning: Tuning, base: NetModel, skip_bad: bool = False) -> None:
+        self.tuning = tuning
+        self.recipe = settle_task(tuning.task, base.recipe, tuning.train, tuning.strategy, tuning.settings)
+        self.base = base = rebuilt(base, self.recipe.network)
+        self.dev = _with_known_labels(tuning.dev, self.recipe.labels, skip_bad)
+        if tuning.random:
+            base.network = build_network(base.recipe, base.network.vocabulary, tuning.seed)
+        self.task = self._make_task()
+        self.model = TaskModel(self.recipe, base, self.task)
+        readings = self.task.rows(tuning.train, self.model.frame)
+        self.cut, self.model.frame.cut = self.model.frame.cut, 0
+        if self.cut:
+            note(f"{self.cut:,} of {len(readings):,} examples are longer than {self.model.frame.most} tokens")
+        self.batches = TaskBatches(readings, self.recipe, tuning.seed)
+        self.batches.split = self.cut
+        self.session = self._open()
+
+    def _make_task(self) -> Task:
+        """The task with new layers, which depend on the seed alone."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.tuning.seed + 1)
+            task = make_task(self.recipe, self.base.network.vocabulary)
+        if not self.tuning.random:
+            task.take_over(self.base.heads)
+        if self.recipe.head.balanced and self.recipe.labels:
+            counts: dict[str, int] = {}
+            for example in self.tuning.train:
+                for label in known_labels(example):
+                    counts[label] = counts.get(label, 0) + 1
+            task.weights = class_weights(counts, self.recipe.labels)
+        return task
+
+    def _open(self) -> Session:
+        recipe, tuning = self.recipe, self.tuning
+        network = self.base.network.train()
+        more = (
+            make_objectives(replace(self.base.recipe, objectives="clm"), network.vocabulary) if recipe.auxiliary else {}
+        )
+        learner = TaskLearner(network, self.task, recipe, more)
+        assert isinstance(recipe.learning.rate, float | int)
+        learning = replace(recipe.network, learning=recipe.learning)
+        optimiser = make_optimiser(recipe.learning, learner, 0.0, learner.groups())
+        session = Session(
+            recipe=learning,
+            seed=tuning.seed,
+            vocabulary=network.vocabulary,
+            learner=learner,
+            optimiser=optimiser,
+            batches=self.batches,
+            plan=Plan("tokens", 1.0, 1),
+            state=State(),
+            keeper=Checkpoints(tuning.out, self._identity(), tuning.resume),
+            file=MetricsFile(tuning.out),
+            threads=torch.get_num_threads(),
+            began=time.monotonic(),
+            examine=self.examine,
+            validations=min(recipe.learning.epochs, _VALIDATIONS),
+            keep_best=True,
+        )
+        assert session.keeper is not None
+        kept = session.keeper.kept()
+        if kept is not None:
+            session.take_up(*kept)
+        else:
+            session.plan, pace = make_plan(learner, self.batches, learning, None, tuning.seed, limit=False)
+            note(describe(session.plan, pace, learner, self.batches.tokens))
+            session.keep()
+        return session
+
+    def _identity(self) -> dict[str, Any]:
+        """What a run goes on with: the same recipe, examples and model."""
+        digests = {
+            part: digest_bytes(repr([dataclasses.astuple(one) for one in examples]).encode())
+            for part, examples in (("train", self.tuning.train), ("dev", self.dev))
+        }
+        identity = {"recipe": recipe_to_json(self.recipe), "seed": self.tuning.seed, "start": self.tuning.start}
+        return cast(dict[str, Any], json.loads(json.dumps(identity | digests | {"random": self.tuning.random})))
+
+    def examine(self) -> dict[str, Any]:
+        """The main metric on the examples that are not learnt from."""
+        found = self.measure(self.dev, samples=0)
+        name = self.model.main(found)
+        return {"valid_loss": 1 - found[name], f"valid_{name}": found[name]}
+
+    def measure(self, examples: Sequence[Example], samples: int = 1000) -> dict[str, Any]:
+        """Metrics of what the model says now."""
+        self.base.network.eval()
+        answers = list(self.model.stream(examples))
+        self.base.network.train()
+        return self.model.measure(examples, answers, samples=samples)
+
+
+def _with_known_labels(examples: list[Example], labels: Sequence[str], skip_bad: bool) -> list[Example]:
+    """The examples; those with labels that the training examples do not have raise `CorpusError`, or are left out."""
+    known = set(labels)
+    kept = [one for one in examples if not labels or known.issuperset(known_labels(one))]
+    if len(kept) < len(examples) and not skip_bad:
+        first = next(one for one in examples if not known.issuperset(known_labels(one)))
+        label = next(one for one in known_labels(first) if one not in known)
+        raise CorpusError(
+            f"{first.origin}: the label {label!r} is not among those of the training examples "
+            f"({', '.join(labels[:10])}): correct it, or leave such examples out with --skip-bad."
+        )
+    if not kept:
+        raise CorpusError("no example to validate on has labels that the training examples have: give others.")
+    return kept
+
+
+def _save(tuned: Tuned, artifact: Artifact, test: list[Example] | None, stages: list[dict[str, Any]]) -> TaskModel:
+    """Writes the model with what it reached."""
+    session, tuning = tuned.session, tuned.tuning
+    state = session.state
+    metrics = {
+        "parameters": sum(one.numel() for one in session.learner.parameters()),
+        "learnt": sum(one.numel() for group in session.optimiser.param_groups for one in group["params"]),
+        "examples": len(tuning.train),
+        "cut": tuned.cut,
+        "steps": state.step,
+        "stages": stages,
+        "dev": tuned.measure(tuned.dev),
+    }
+    if test is not None:
+        metrics["test"] = tuned.measure(_with_known_labels(test, tuned.recipe.labels, skip_bad=True))
+    curve = draw_curve(state.records, tuned.recipe.task)
+    save(
+        tuning.out,
+        tuned.model,
+        name=f"{artifact.manifest.name}-{tuning.task}",
+        recipe=tuned.recipe,
+        budget={"asked": None, "spent": {"seconds": session.elapsed, "tokens": state.tokens, "flops": state.flops}},
+        corpus={"layout": tuned.base.layout, "examples": len(tuning.train), "model": tuning.start},
+        seed=tuning.seed,
+        metrics=metrics,
+        files={METRICS: to_lines(state.records), CURVE: curve},
+    )
+    return cast(TaskModel, load(tuning.out, verify=False))

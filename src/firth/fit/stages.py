@@ -1,0 +1,68 @@
+"""Stages: a general model goes on with the text of a domain, then with that of a task, before it is fine-tuned.
+
+Each stage is an artifact of its own beside the folder of the result, `DIR.stages/NAME`. One that is whole is not done
+again, and one that was interrupted goes on; when the result is there, they are removed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from firth.artifact.folder import artifact_info
+from firth.errors import AbilityError
+from firth.fit.adapt import adapt
+from firth.progress import note
+from firth.tasks.examples import Example, texts_of
+
+
+class Stage(NamedTuple):
+    """More pre-training."""
+
+    name: str
+    """domain or task."""
+    text: Any
+    """What is read: a corpus, or documents."""
+
+
+class Stages(NamedTuple):
+    """What comes before fine-tuning."""
+
+    stages: Sequence[Stage]
+    budget: str | None
+    """Of each stage."""
+
+    def run(self, model: Path, out: Path, *, threads: int | None, resume: bool) -> tuple[Path, list[dict[str, Any]]]:
+        """The model to fine-tune, and what each stage was."""
+        told = []
+        for number, stage in enumerate(self.stages, 1):
+            folder = stages_of(out) / f"{number}-{stage.name}"
+            if not (folder / "manifest.json").exists():
+                note(f"stage {number}: {stage.name}")
+                going_on = resume and folder.exists()
+                adapt(model, stage.text, out=folder, budget=self.budget, threads=threads, resume=going_on)
+            facts = artifact_info(folder)
+            told.append({"stage": stage.name, "budget": facts["budget"], "loss": facts["metrics"]["loss"]})
+            model = folder
+        return model, told
+
+
+def task_stage(examples: Iterable[Example]) -> Stage:
+    """The unlabelled text of a task's own examples (Gururangan et al. 2020)."""
+    documents = [texts_of(example) for example in examples]
+    kept = [document for document in documents if document]
+    if not kept:
+        raise AbilityError("the examples hold no text to go on learning from: leave --task-text out.")
+    return Stage("task", kept)
+
+
+def stages_of(out: Path) -> Path:
+    """Where the stages of a result are."""
+    return out.with_name(f"{out.name}.stages")
+
+
+def remove_stages(out: Path) -> None:
+    """Takes the stages away when the result is there."""
+    shutil.rmtree(stages_of(out), ignore_errors=True)

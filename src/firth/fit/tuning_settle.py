@@ -1,0 +1,125 @@
+"""What a fine-tuning leaves open is settled by the model, the task and the examples."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal, cast
+
+from firth.errors import CorpusError
+from firth.fit.settle import is_free
+from firth.nets.recipe import NetRecipe
+from firth.recipes.values import override
+from firth.tasks.examples import ChoiceExample, Example, TagExample, TextExample
+from firth.tasks.recipe import HeadRecipe, Strategy, TaskName, TaskRecipe, default_learning
+
+_MANY = 20  # different numbers from which on labels are values and not classes
+_EPOCHS = ((500, 20), (2_000, 10), (10_000, 5))
+"""Examples up to which so many passes are good; three above."""
+_STATES = 0.04  # the rate of a whole Transformer times its width: 5e-5 for 768 (Devlin et al. 2019)
+_HEAD_RATE = 1e-3
+_SMALL = 1_000  # examples below which steps are of 16
+
+
+def settle_task(
+    task: TaskName,
+    network: NetRecipe,
+    examples: Sequence[Example],
+    strategy: Strategy | None,
+    settings: Sequence[str],
+) -> TaskRecipe:
+    """The recipe of a task for a network, with nothing left open."""
+    labels, form = labels_of(task, examples)
+    transformer = network.encoder.kind == "transformer"
+    whole = transformer or network.encoder.kind == "none" or task == "generate"
+    chosen = strategy or ("full" if whole else "features")
+    recipe = TaskRecipe(
+        task=task,
+        form=form,
+        network=network,
+        head=_head(task, network, chosen),
+        labels=labels,
+        strategy=chosen,
+        symmetric=task == "pair" and network.visibility == "causal" and len(labels) <= 2,
+        auxiliary=0.5 if task in ("classify", "pair") and transformer and "clm" in network.names else 0.0,
+        spaced=all(one.spaced for one in examples if isinstance(one, TagExample)),
+        empty=task == "span" and any(getattr(one, "answers", None) == () for one in examples),
+        learning=default_learning(),
+    )
+    recipe = cast(TaskRecipe, override(recipe, settings))
+    return _learning(recipe, len(examples), settings)
+
+
+def labels_of(
+    task: TaskName, examples: Sequence[Example]
+) -> tuple[tuple[str, ...], Literal["single", "multi", "number"]]:
+    """All labels of the examples, in the order of the alphabet or of their numbers, and of what kind they are."""
+    if task in ("span", "choice", "generate"):
+        return (), "single"
+    found: Counter[str] = Counter()
+    several = False
+    for example in examples:
+        own = example.tags if isinstance(example, TagExample) else cast(TextExample, example).labels
+        found.update(own or ())
+        several |= isinstance(example, TextExample) and len(own or ()) != 1
+    if task == "pair" and len(found) > _MANY and all(map(_is_number, found)):
+        return (), "number"
+    if len(found) < 2:
+        only = next(iter(found), "none")
+        raise CorpusError(f"the examples have one label only ({only}): give examples of at least two.")
+    form: Literal["single", "multi"] = "multi" if several and task == "classify" else "single"
+    return tuple(
+        sorted(found, key=lambda one: (not _is_number(one), float(one) if _is_number(one) else 0.0, one))
+    ), form
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _head(task: TaskName, network: NetRecipe, strategy: Strategy) -> HeadRecipe:
+    """What suits a network: BERT's for Transformers, an LSTM over both directions for states that know too little."""
+    if network.encoder.kind == "none":
+        return HeadRecipe(encoder="lstm", width=256, pooling="max", pooler=False, dropout=0.3)
+    if strategy == "features":
+        return HeadRecipe(layers="mix", encoder="lstm", width=256, pooling="max", pooler=False, dropout=0.3)
+    if network.visibility == "bidirectional":
+        return HeadRecipe(pooling="first", pooler=True, dropout=0.1)
+    pooling: Any = "last" if network.visibility == "causal" else "mean"
+    return HeadRecipe(pooling=pooling, pooler=False, dropout=0.1)
+
+
+def _learning(recipe: TaskRecipe, examples: int, settings: Sequence[str]) -> TaskRecipe:
+    """Rate, passes and steps by the size of the network and the number of examples."""
+    learning = recipe.learning
+    if is_free(settings, "learning.epochs"):
+        epochs = next((passes for most, passes in _EPOCHS if examples <= most), 3)
+        learning = replace(learning, epochs=epochs)
+    if is_free(settings, "learning.batch") and examples < _SMALL:
+        learning = replace(learning, batch=16)
+    if learning.rate == "auto":
+        still = recipe.strategy in ("frozen", "features")
+        deep = recipe.network.encoder.kind == "transformer" and not still
+        learning = replace(learning, rate=_STATES / recipe.network.encoder.width if deep else _HEAD_RATE)
+    if recipe.strategy == "gradual" and is_free(settings, "learning.schedule"):
+        learning = replace(learning, schedule="slanted")
+    return replace(recipe, learning=learning)
+
+
+def known_labels(example: Example) -> tuple[str, ...]:
+    """The labels of an example, if it has any."""
+    if isinstance(example, TagExample):
+        return example.tags or ()
+    return (example.labels or ()) if isinstance(example, TextExample) else ()
+
+
+def check_choices(examples: Sequence[Example]) -> None:
+    """Raises `CorpusError` for a question with fewer than two options."""
+    for example in examples:
+        if isinstance(example, ChoiceExample) and len(example.choices) < 2:
+            raise CorpusError(f"{example.origin}: there is nothing to choose from: give two choices or more.")

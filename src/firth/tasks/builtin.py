@@ -1,0 +1,115 @@
+"""The labelled tasks that every machine has: documentation strings of the Python installation.
+
+    classify   which package a text is from
+    pair       whether a summary line belongs to a body
+    tag        which words of a text are names of parameters
+    span       which piece of a text describes a parameter
+    choice     which of four summary lines belongs to a body
+    generate   the summary line of a body
+
+`builtin:pydoc` are nine tenths of the documents, to learn from, and `builtin:pydoc-dev` the rest.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+from firth.errors import CorpusError, near_miss
+from firth.tasks.examples import (
+    Answer,
+    ChoiceExample,
+    Example,
+    GenerateExample,
+    Origin,
+    SpanExample,
+    TagExample,
+    TextExample,
+)
+from firth.text.pydoc import Entry, pydoc_entries
+
+PARTS = ("builtin:pydoc", "builtin:pydoc-dev")
+_HELD_OUT = 10  # one of so many documents is for validation
+_OPTIONS = 4
+_WORD = re.compile(r"\w+|[^\w\s]")
+_MOST = 12  # labels: the packages with the most documents
+
+
+def builtin_examples(task: str, name: str, most: int = 20_000) -> list[Example]:
+    """The first examples of a built-in task, at most so many."""
+    if name not in PARTS:
+        raise CorpusError(f"no labelled examples are called {name!r}: {near_miss(name, PARTS)}")
+    entries = [entry for entry in pydoc_entries() if entry.body]
+    held_out = name == PARTS[1]
+    mine = [entry for number, entry in enumerate(entries) if (number % _HELD_OUT == 0) == held_out]
+    order = random.Random(name).sample(range(len(mine)), len(mine))
+    return list(islice(_MAKERS[task]([mine[place] for place in order], name), most))
+
+
+def _packages(entries: Sequence[Entry], name: str) -> Iterator[Example]:
+    counts: dict[str, int] = {}
+    for entry in entries:
+        counts[entry.package] = counts.get(entry.package, 0) + 1
+    known = sorted(counts, key=lambda package: -counts[package])[:_MOST]
+    for number, entry in enumerate(entries, 1):
+        if entry.package in known:
+            text = " ".join((entry.summary, entry.body)).replace("\n", " ")
+            yield TextExample(text, None, (entry.package,), Origin(name, number))
+
+
+def _matches(entries: Sequence[Entry], name: str) -> Iterator[Example]:
+    for number, entry in enumerate(entries, 1):
+        body = entry.body.replace("\n", " ")
+        other = entries[number % len(entries)].summary
+        belongs = number % 2 == 0
+        label = "belongs" if belongs else "other"
+        yield TextExample(entry.summary if belongs else other, body, (label,), Origin(name, number))
+
+
+def _parameters(entries: Sequence[Entry], name: str) -> Iterator[Example]:
+    for number, entry in enumerate(entries, 1):
+        names = {parameter for parameter, _ in entry.parameters}
+        words = _WORD.findall(entry.text)
+        tags = tuple("B-PARAM" if word in names else "O" for word in words)
+        if "B-PARAM" in tags:
+            yield TagExample(tuple(words), tags, True, Origin(name, number))
+
+
+def _descriptions(entries: Sequence[Entry], name: str) -> Iterator[Example]:
+    for number, entry in enumerate(entries, 1):
+        if len(entry.parameters) < 2:
+            continue
+        passage = entry.text.replace("\n", " ")
+        parameter, description = entry.parameters[number % len(entry.parameters)]
+        text = description.replace("\n", " ")
+        start = passage.find(f"{parameter}: {text}") + len(parameter) + 2
+        if passage[start : start + len(text)] == text and text:
+            yield SpanExample(
+                passage, f"what is {parameter}?", (Answer(text, start),), str(number), Origin(name, number)
+            )
+
+
+def _choices(entries: Sequence[Entry], name: str) -> Iterator[Example]:
+    for number, entry in enumerate(entries, 1):
+        others = [entries[(number + 7 * step) % len(entries)].summary for step in range(1, _OPTIONS)]
+        label = number % _OPTIONS
+        choices = (*others[:label], entry.summary, *others[label:])
+        body = entry.body.replace("\n", " ")
+        yield ChoiceExample(body, "The summary is:", choices, label, str(number), Origin(name, number))
+
+
+def _summaries(entries: Sequence[Entry], name: str) -> Iterator[Example]:
+    for number, entry in enumerate(entries, 1):
+        yield GenerateExample(entry.body.replace("\n", " "), entry.summary, Origin(name, number))
+
+
+_MAKERS: dict[str, Callable[[Sequence[Entry], str], Iterator[Example]]] = {
+    "classify": _packages,
+    "pair": _matches,
+    "tag": _parameters,
+    "span": _descriptions,
+    "choice": _choices,
+    "generate": _summaries,
+}

@@ -1,0 +1,126 @@
+"""span: the piece of a passage that answers a question, or none.
+
+P(i) = softmax(S . h_i) is the probability that the answer begins at i, and with E that it ends there; the best span
+i <= j has the highest S . h_i + E . h_j. No answer is a span of the first token alone (Devlin et al. 2019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from firth.nets.batch import Batch
+from firth.nets.noise import Noise
+from firth.tasks.examples import Example, SpanExample
+from firth.tasks.frame import Frame
+from firth.tasks.head import spread
+from firth.tasks.metrics import measure
+from firth.tasks.rows import GROUPS, PLACES, Numbers, Row
+from firth.tasks.spans import best_over_windows, windows
+from firth.tasks.task import LABELS, Answer, Floats, Task
+
+CHARACTERS = "characters"
+"""Of each place but the first: where its token begins and ends in the passage, as begin * 2**32 + end."""
+WINDOW = "window"
+"""Of each row: the first token of the passage that it has."""
+_SHIFT = 32
+_QUESTION = 64  # tokens of a question at most
+
+
+class Span(Task):
+    """Two products give each token the scores of a beginning and of an end."""
+
+    name: ClassVar[str] = "span"
+    mains: ClassVar[tuple[str, ...]] = ("f1",)
+
+    @property
+    def outputs(self) -> int:
+        return 2
+
+    def rows(self, examples: Sequence[Example], frame: Frame) -> list[list[Row]]:
+        spans = cast(Sequence[SpanExample], examples)
+        questions = frame.encode([one.question for one in spans])
+        passages = frame.encode_with_offsets([one.passage for one in spans])
+        return [
+            self._rows(example, question[:_QUESTION], *passage, frame)
+            for example, question, passage in zip(spans, questions, passages, strict=True)
+        ]
+
+    def _rows(self, example: SpanExample, question: Numbers, ids: Numbers, offsets: Numbers, frame: Frame) -> list[Row]:
+        room = max(1, frame.room(2) - question.size)
+        wanted = answer_tokens(example, offsets)
+        rows = []
+        for begin, end in windows(ids.size, room, min(self.recipe.stride, room)):
+            framed = frame.row(question, ids[begin:end])
+            places = np.concatenate([[0], framed.begins[1] + np.arange(end - begin)])
+            held = offsets[begin:end]
+            marks = {PLACES: places, CHARACTERS: np.concatenate([[0], (held[:, 0] << _SHIFT) + held[:, 1]])}
+            marks[WINDOW] = np.array([begin])
+            if wanted is not None:
+                inside = wanted[0] >= begin and wanted[1] < end
+                marks[LABELS] = np.array([wanted[0] - begin + 1, wanted[1] - begin + 1] if inside else [0, 0])
+            rows.append(Row(framed.ids, framed.segments, marks=marks))
+        frame.cut += len(rows) > 1
+        return rows
+
+    def count(self, batch: Batch) -> int:
+        return super().count(batch) // 2
+
+    def total(self, scores: Tensor, batch: Batch, noise: Noise | None) -> Tensor:
+        groups = batch.marks[GROUPS]
+        rows, held = spread(scores, groups, int(groups.max()) + 1)
+        hidden = rows.masked_fill(~held[..., None], -torch.inf)
+        labels = batch.marks[LABELS].view(-1, 2)
+        both = [cross_entropy(hidden[..., one], labels[:, one], reduction="sum") for one in (0, 1)]
+        return (both[0] + both[1]) / 2
+
+    def answer(self, example: Example, rows: Sequence[Row], scores: Sequence[Floats], frame: Frame) -> Answer:
+        passage = cast(SpanExample, example).passage
+        bounds = [
+            (int(row.marks[WINDOW][0]), int(row.marks[WINDOW][0]) + len(one) - 1)
+            for row, one in zip(rows, scores, strict=True)
+        ]
+        found = best_over_windows(
+            [one[1:, 0] for one in scores],
+            [one[1:, 1] for one in scores],
+            [float(one[0].sum()) for one in scores],
+            bounds,
+            longest=self.recipe.longest,
+        )
+        if not found.spans or (self.recipe.empty and found.odds > self.recipe.threshold):
+            return {"answer": "", "start": -1, "none": found.odds}
+        begin, end, score = found.spans[0]
+        first, _ = self._characters(rows, bounds, begin)
+        _, last = self._characters(rows, bounds, end)
+        return {"answer": passage[first:last], "start": first, "score": score, "none": found.odds}
+
+    def _characters(self, rows: Sequence[Row], bounds: Sequence[tuple[int, int]], place: int) -> tuple[int, int]:
+        """Where a token of the passage begins and ends."""
+        for row, (first, after) in zip(rows, bounds, strict=True):
+            if first <= place < after:
+                value = int(row.marks[CHARACTERS][place - first + 1])
+                return value >> _SHIFT, value & (2**_SHIFT - 1)
+        raise AssertionError("the windows cover the passage")
+
+    def measure(
+        self, examples: Sequence[Example], answers: Sequence[Answer], seed: int = 0, samples: int = 1000
+    ) -> dict[str, Any]:
+        gold = [[one.text for one in cast(SpanExample, example).answers or ()] for example in examples]
+        return measure("span", gold, [one["answer"] for one in answers], seed=seed, samples=samples)
+
+
+def answer_tokens(example: SpanExample, offsets: Numbers) -> tuple[int, int] | None:
+    """The first and the last token of the first answer; (-1, -1) if there is none; None if that is not known."""
+    if example.answers is None:
+        return None
+    if not example.answers or not len(offsets):
+        return -1, -1
+    first = example.answers[0]
+    begin = int(np.searchsorted(offsets[:, 1], first.start, side="right"))
+    end = int(np.searchsorted(offsets[:, 0], first.start + len(first.text), side="left")) - 1
+    return (begin, end) if begin <= end < len(offsets) else (-1, -1)

@@ -1,0 +1,84 @@
+"""Small fine-tuned models with random parameters, and examples for each task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from firth.nets.model import NetModel
+from firth.tasks.examples import Answer, ChoiceExample, Example, SpanExample, TagExample, TextExample
+from firth.tasks.model import TaskModel
+from firth.tasks.recipe import HeadRecipe, TaskName, TaskRecipe
+from firth.tasks.task import make_task
+from tests.artifact.formats.small_transformers import MEMBERS, model_of, small
+
+LABELS = ("bad", "fair", "good")
+TAGS = ("O", "B-X", "I-X", "B-Y")
+SHORT, MIDDLE, LONG = "the dog", "The lazy fox jumps", "foxes jumped over the quick brown dog, e-mails"
+
+EXAMPLES: dict[TaskName, list[Example]] = {
+    "classify": [
+        TextExample(SHORT, labels=("good",)),
+        TextExample(LONG, labels=("bad",)),
+        TextExample(MIDDLE, labels=("fair",)),
+    ],
+    "pair": [
+        TextExample(SHORT, MIDDLE, ("fair",)),
+        TextExample(MIDDLE, LONG, ("good",)),
+        TextExample("dog", SHORT, ("fair",)),
+    ],
+    "tag": [
+        TagExample(
+            ("The", "jumped", "dog", "over", "lazy", "e-mails", "quick", "foxes"),
+            ("O", "B-X", "I-X", "O", *["B-Y"] * 4),
+        ),
+        TagExample(("Unbelievable", "foxes"), ("B-Y", "O")),
+        TagExample(("lazy",), ("O",)),
+    ],
+    "span": [
+        SpanExample(LONG, "The lazy fox jumps?", (Answer("over the", 13),)),
+        SpanExample("dog", "it?", (Answer("dog", 0),)),
+        SpanExample(SHORT, "it?", ()),
+    ],
+    "choice": [
+        ChoiceExample("the fox", "it?", ("lazy", "the dog"), 1),
+        ChoiceExample("dog", "", ("over", LONG), 0),
+    ],
+}
+
+
+def task_recipe(base: NetModel, task: TaskName, **changes: Any) -> TaskRecipe:
+    """A task on a network, with the head that theirs have."""
+    causal = base.recipe.visibility == "causal"
+    labels = LABELS if task in ("classify", "pair") else TAGS if task == "tag" else ()
+    head = HeadRecipe(pooling="last" if causal else "first", pooler=not causal)
+    return replace(TaskRecipe(task=task, network=base.recipe, head=head, labels=labels, empty=True), **changes)
+
+
+def task_model(name: str, task: TaskName, *, length: int = 48, **changes: Any) -> TaskModel:
+    """A fine-tuned model of that type, whose head has no parameter at 0."""
+    recipe = small(MEMBERS[name]())
+    base = model_of(replace(recipe, rows=replace(recipe.rows, length=length)))
+    settled = task_recipe(base, task, **changes)
+    made = make_task(settled, base.network.vocabulary)
+    generator = torch.Generator().manual_seed(9)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter += 0.5 * torch.randn(parameter.shape, generator=generator)
+    return TaskModel(settled, base, made)
+
+
+def padded(rows: Sequence[Any]) -> dict[str, torch.Tensor]:
+    """Rows as their models want them: one below the other, with padding after them."""
+    longest = max(row.ids.size for row in rows)
+    found = {name: torch.zeros(len(rows), longest, dtype=torch.int64) for name in ("input_ids", "attention_mask")}
+    segments = torch.zeros(len(rows), longest, dtype=torch.int64)
+    for number, row in enumerate(rows):
+        found["input_ids"][number, : row.ids.size] = torch.from_numpy(row.ids)
+        found["attention_mask"][number, : row.ids.size] = 1
+        if row.segments is not None:
+            segments[number, : row.ids.size] = torch.from_numpy(row.segments)
+    return found | ({"token_type_ids": segments} if rows[0].segments is not None else {})

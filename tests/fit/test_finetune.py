@@ -1,0 +1,172 @@
+"""Fine-tuning: strategies, resuming, stages and bad examples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from firth.artifact.folder import open_artifact
+from firth.artifact.models import load
+from firth.errors import CorpusError, RecipeError
+from firth.fit import session as sessions
+from firth.fit.finetune import Tuned, finetune
+from firth.fit.train import train
+from firth.fit.tuning import depths, thawed
+from tests.fit.small_nets import sentences, text
+
+SETTINGS = [
+    *("tokenizer=words", "tokenizer.min_count=1", "embedding.width=16", "encoder.width=16", "encoder.inner=32"),
+    *("encoder.layers=2", "encoder.heads=2", "rows.length=16"),
+]
+EXAMPLES = [(str(int("w3" in line.split())), line) for line in sentences(80, seed=5)]
+TUNING = ["learning.epochs=3", "learning.batch=8", "learning.rate=0.005"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("tuning")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FIRTH_CACHE", str(folder / "cache"))
+        train("bert", text(), out=folder / "bert", settings=SETTINGS, budget="5ktok", threads=1, reload=False)
+        yield folder / "bert"
+
+
+def tune(model: Path, out: Path, **changes: Any) -> Any:
+    given: dict[str, Any] = {"train": EXAMPLES[:60], "dev": EXAMPLES[60:], "threads": 1, "settings": TUNING}
+    return finetune(model, "classify", out=out, **given | changes)
+
+
+def arrays(path: Path) -> dict[str, Any]:
+    return dict(load(path).arrays())
+
+
+@pytest.mark.parametrize("strategy", ["frozen", "features"])
+def test_what_is_frozen_does_not_change(strategy: str, model: Path, tmp_path: Path) -> None:
+    tune(model, tmp_path / "m", strategy=strategy)
+    before, after = arrays(model), arrays(tmp_path / "m")
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    metrics, own = open_artifact(tmp_path / "m").manifest.metrics, load(model).network.parameters()
+    assert metrics["learnt"] == metrics["parameters"] - sum(one.numel() for one in own)
+
+
+@pytest.mark.parametrize("strategy", ["full", "discriminative", "gradual"])
+def test_what_is_tuned_changes(strategy: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = iter(range(0, -100, -1))
+    monkeypatch.setattr(Tuned, "examine", lambda tuned: {"valid_loss": next(losses)})  # the last state is the best
+    tune(model, tmp_path / "m", strategy=strategy)
+    before, after = arrays(model), arrays(tmp_path / "m")
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    assert {"encoders.0.layers.1.attention.qkv.weight", "encoders.0.layers.0.attention.qkv.weight"} <= changed
+
+
+def test_layers_thaw_from_the_top_one_a_pass(model: Path) -> None:
+    network = load(model).network
+    found = depths(network)
+    assert found["embedding.tokens.weight"] == 0
+    assert found["encoders.0.layers.0.norm1.weight"] == 1
+    assert found["encoders.0.layers.1.norm1.weight"] == 2
+    assert [thawed(share, 2, 4) for share in (0, 0.25, 0.5, 0.75, 1.0)] == [3, 2, 1, 0, 0]
+
+
+def test_lower_layers_learn_at_lower_rates(model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: dict[str, float] = {}
+
+    def look(session: Any) -> None:
+        names = {id(parameter): name for name, parameter in session.learner.named_parameters()}
+        for group in session.optimiser.param_groups:
+            seen.update({names[id(one)]: group["scale"] for one in group["params"]})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sessions.Session, "learn", look)
+    with pytest.raises(KeyboardInterrupt):
+        tune(model, tmp_path / "m", strategy="discriminative", settings=[*TUNING, "layer_decay=0.5"])
+    assert seen["heads.classify.head.classifier.weight"] == 1.0
+    assert seen["network.encoders.0.layers.1.norm1.weight"] == 0.5
+    assert seen["network.encoders.0.layers.0.norm1.weight"] == 0.25
+    assert seen["network.embedding.tokens.weight"] == 0.125
+
+
+def test_an_interrupted_run_ends_with_the_same_bits(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune(model, tmp_path / "whole")
+    monkeypatch.setenv("FIRTH_CHECKPOINT", "0")
+    kept = sessions.Session.keep
+    count = 0
+
+    def stop(session: Any) -> None:
+        nonlocal count
+        kept(session)
+        count += 1
+        if count == 9:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sessions.Session, "keep", stop)
+        with pytest.raises(KeyboardInterrupt):
+            tune(model, tmp_path / "parts")
+    tune(model, tmp_path / "parts", resume=True)
+    one, two = arrays(tmp_path / "whole"), arrays(tmp_path / "parts")
+    assert all(np.array_equal(one[name], two[name]) for name in one)
+
+
+def test_stages_are_told_and_resumed(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = {"domain": text(60, seed=9), "task_text": True, "budget": "2ktok"}
+    tune(model, tmp_path / "whole", **more)
+    stages = open_artifact(tmp_path / "whole").manifest.metrics["stages"]
+    assert [one["stage"] for one in stages] == ["domain", "task"]
+    assert all(one["budget"]["spent"]["tokens"] >= 1900 for one in stages)
+    assert not (tmp_path / "whole.stages").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(sessions.Session, "_steps", interrupted_in_second(sessions.Session._steps))
+        with pytest.raises(KeyboardInterrupt):
+            tune(model, tmp_path / "parts", **more)
+    assert (tmp_path / "parts.stages" / "1-domain" / "manifest.json").exists()
+    tune(model, tmp_path / "parts", resume=True, **more)
+    one, two = arrays(tmp_path / "whole"), arrays(tmp_path / "parts")
+    assert all(np.array_equal(one[name], two[name]) for name in one)
+
+
+def interrupted_in_second(steps: Any) -> Any:
+    calls = 0
+
+    def run(session: Any, supply: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            session.keep()
+            raise KeyboardInterrupt
+        return steps(session, supply)
+
+    return run
+
+
+def test_new_parameters_are_other_ones(model: Path, tmp_path: Path) -> None:
+    tune(model, tmp_path / "m", random=True, strategy="frozen")
+    before, after = arrays(model), arrays(tmp_path / "m")
+    assert not np.array_equal(before["embedding.tokens.weight"], after["embedding.tokens.weight"])
+
+
+def test_bad_examples(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="one label only"):
+        tune(model, tmp_path / "m", train=[("1", "w1 w2"), ("1", "w3")])
+    with pytest.raises(CorpusError, match="the label '7' is not among those"):
+        tune(model, tmp_path / "m", dev=[("7", "w1 w2"), ("1", "w3")])
+    tune(model, tmp_path / "m", dev=[("7", "w1 w2"), ("1", "w3")], skip_bad=True)
+    with pytest.raises(RecipeError, match="no task 'clasify': did you mean 'classify'"):
+        finetune(model, "clasify", train=EXAMPLES, dev=EXAMPLES, out=tmp_path / "n")
+    with pytest.raises(RecipeError, match="no strategy 'frosen': did you mean 'frozen'"):
+        tune(model, tmp_path / "n", strategy="frosen")
+
+
+def test_the_artifact_is_enough(model: Path, tmp_path: Path) -> None:
+    tuned = tune(model, tmp_path / "m")
+    manifest = open_artifact(tmp_path / "m").manifest
+    assert manifest.recipe["labels"] == ["0", "1"]
+    assert manifest.metrics["dev"]["examples"] == 20
+    assert json.loads(json.dumps(tuned.predict(["w3 w1"])))[0]["label"] in ("0", "1")
