@@ -169,6 +169,8 @@ class Solves(Protocol):
     """Does a task that it was fine-tuned for."""
 
     task: str
+    fields: Sequence[str]
+    """Where the parts of examples stand in files."""
 
     def stream(self, examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
         """The answers to examples, one after the other."""

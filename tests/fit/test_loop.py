@@ -18,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import firth
 from firth.errors import RecipeError, TrainingError
 from firth.fit import loop, nets
+from firth.fit import session as sessions
 from firth.fit.batches import Batches, Cursor
 from firth.fit.loop import Learner, State, ahead, find_gradients, make_learner, measure_losses, supplies
 from firth.nets.batch import Batch, Loss
@@ -60,7 +61,7 @@ def test_parts_of_a_step_give_the_gradients_of_the_whole(make: Any) -> None:
 def test_batches_made_ahead_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for depth in (0, 1, 5):
-        monkeypatch.setattr(nets, "AHEAD", depth)
+        monkeypatch.setattr(sessions, "AHEAD", depth)
         found.append(parameters(learn(open_small(masked(), make_run(budget="2ktok")))))
     assert same(found[0], found[1])
     assert same(found[0], found[2])
@@ -237,7 +238,7 @@ def test_a_layer_that_changes_its_shape_is_learnt_anew(monkeypatch: pytest.Monke
 
     forgotten = []
     monkeypatch.setattr(session.learner.network.output, "renew", renew)
-    monkeypatch.setattr(loop, "forget", lambda optimiser, parameters: forgotten.append(len(asked)))
+    monkeypatch.setattr(loop, "forget", lambda optimiser, anew: forgotten.extend([len(asked)] if list(anew) else []))
     learn(session)
     assert forgotten == [10]
     assert asked[0] == 0

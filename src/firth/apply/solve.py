@@ -10,7 +10,7 @@ from typing import Any
 from firth.abilities import Solves
 from firth.errors import AbilityError, CorpusError
 from firth.progress import note
-from firth.tasks.reading import read_task
+from firth.tasks.reading import parse_fields, read_task
 
 Answered = tuple[Any, dict[str, Any]]
 """An example and its answer."""
@@ -20,7 +20,8 @@ def solve_file(
     model: Solves, path: Path, *, encoding: str | None = None, skip_bad: bool = False, labelled: bool = False
 ) -> Iterator[Answered]:
     """Each example of a file with its answer; tells afterwards what was left out."""
-    reading = read_task(model.task, path, skip_bad=skip_bad, encoding=encoding, labelled=labelled)
+    fields = parse_fields(model.fields)
+    reading = read_task(model.task, path, skip_bad=skip_bad, encoding=encoding, fields=fields, labelled=labelled)
     given, asked = tee(reading)
     empty = True
     for answer in model.stream(asked):

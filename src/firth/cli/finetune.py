@@ -15,14 +15,17 @@ from firth.cli.use import ModelArgument
 def finetune(
     model: ModelArgument,
     task: Annotated[str, typer.Argument(help="classify, pair, tag, span, choice or generate.")],
-    train: Annotated[Path, typer.Option("--train", help="Labelled examples to learn from.")],
-    dev: Annotated[Path, typer.Option("--dev", help="Labelled examples that decide which state is kept.")],
+    train: Annotated[str, typer.Option("--train", help="Labelled examples to learn from.")],
+    dev: Annotated[str, typer.Option("--dev", help="Labelled examples that decide which state is kept.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The new folder to write.")],
-    test: Annotated[Path | None, typer.Option("--test", help="Labelled examples to measure the result on.")] = None,
+    test: Annotated[str | None, typer.Option("--test", help="Labelled examples to measure the result on.")] = None,
     strategy: Annotated[
         str | None, typer.Option("--strategy", help="full, frozen, features, discriminative or gradual.")
     ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key.sub=value.")] = None,
+    field: Annotated[
+        list[str] | None, typer.Option("--field", help="Where a part of the examples stands: ROLE=NAME, as tag=xpos.")
+    ] = None,
     random: Annotated[
         bool, typer.Option("--random", help="Begin with new parameters: what is pre-training worth?")
     ] = False,
@@ -57,6 +60,7 @@ def finetune(
         out=out,
         strategy=strategy,
         settings=settings or [],
+        fields=field or [],
         random=random,
         seed=seed,
         threads=threads,

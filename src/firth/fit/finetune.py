@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,9 +33,10 @@ from firth.nets.network import build_network
 from firth.objectives.objective import make_objectives
 from firth.progress import note
 from firth.recipes.values import recipe_to_json
+from firth.tasks.builtin import builtin_examples
 from firth.tasks.examples import Example
 from firth.tasks.model import TaskModel
-from firth.tasks.reading import read_items, read_task
+from firth.tasks.reading import parse_fields, read_items, read_task
 from firth.tasks.recipe import TASKS, Strategy, TaskName
 from firth.tasks.task import Task, class_weights, make_task
 
@@ -52,6 +54,7 @@ class Tuning:
     out: Path
     strategy: Strategy | None = None
     settings: Sequence[str] = ()
+    fields: Sequence[str] = ()
     seed: int = 0
     threads: int | None = None
     resume: bool = False
@@ -76,6 +79,7 @@ def finetune(
     resume: bool = False,
     random: bool = False,
     skip_bad: bool = False,
+    fields: Sequence[str] = (),
     domain: Text | None = None,
     task_text: bool = False,
     budget: str | None = None,
@@ -94,7 +98,8 @@ def finetune(
         return cast(TaskModel, load(folder))
     require_place(folder, resume)
     name = task
-    learnt = read_all(name, train, skip_bad)
+    read = partial(read_all, name, skip_bad=skip_bad, fields=fields)
+    learnt = read(train)
     stages = [*([Stage("domain", domain)] if domain is not None else []), *([task_stage(learnt)] if task_text else [])]
     start, told = Stages(stages, budget).run(Path(model), folder, threads=threads, resume=resume)
     artifact = open_artifact(start)
@@ -104,17 +109,18 @@ def finetune(
     tuning = Tuning(
         task=name,
         train=learnt,
-        dev=read_all(name, dev, skip_bad),
+        dev=read(dev),
         out=folder,
         strategy=cast(Strategy | None, strategy),
         settings=settings,
+        fields=fields,
         seed=seed,
         threads=threads,
         resume=resume,
         random=random,
         start=artifact.manifest.files["model.safetensors"].sha256,
     )
-    held_out = None if test is None else read_all(name, test, skip_bad)
+    held_out = None if test is None else read(test)
     with machine(threads):
         tuned = Tuned(tuning, base, skip_bad)
         tuned.session.learn()
@@ -123,9 +129,14 @@ def finetune(
     return done
 
 
-def read_all(task: TaskName, given: Examples, skip_bad: bool) -> list[Example]:
-    """All examples of a file or a list; tells what was left out."""
-    reading = read_task(task, given, skip_bad=skip_bad) if isinstance(given, str | Path) else read_items(task, given)
+def read_all(task: TaskName, given: Examples, *, skip_bad: bool = False, fields: Sequence[str] = ()) -> list[Example]:
+    """All examples of a file or a list, or built-in ones; tells what was left out."""
+    if isinstance(given, str | Path) and str(given).startswith("builtin:"):
+        return builtin_examples(task, str(given))
+    if isinstance(given, str | Path):
+        reading = read_task(task, given, skip_bad=skip_bad, fields=parse_fields(fields))
+    else:
+        reading = read_items(task, given, skip_bad=skip_bad)
     found = list(reading)
     for line in reading.notes():
         note(line)
@@ -140,6 +151,7 @@ class Tuned:
     def __init__(self, tuning: Tuning, base: NetModel, skip_bad: bool = False) -> None:
         self.tuning = tuning
         self.recipe = settle_task(tuning.task, base.recipe, tuning.train, tuning.strategy, tuning.settings)
+        self.recipe = replace(self.recipe, fields=tuple(tuning.fields))
         self.base = base = rebuilt(base, self.recipe.network)
         self.dev = _with_known_labels(tuning.dev, self.recipe.labels, skip_bad)
         if tuning.random:

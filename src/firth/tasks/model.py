@@ -35,6 +35,7 @@ class TaskModel:
         self.head = task.eval()
         self.task = recipe.task
         self.labels = recipe.labels
+        self.fields = recipe.fields
         self.tokenizer = base.tokenizer
         self.frame = Frame(recipe.network, base.tokenizer)
 

@@ -83,6 +83,18 @@ def read_task(
     return Reading(partial(_from_files, asked, sources, encoding), str(path), asked, skip_bad)
 
 
+def parse_fields(given: Sequence[str]) -> dict[str, str]:
+    """Roles and names as they are written on a command line.
+
+    >>> parse_fields(["tag=xpos"])
+    {'tag': 'xpos'}
+    """
+    pairs = [one.partition("=") for one in given]
+    if wrong := [one for one, (_, equals, name) in zip(given, pairs, strict=True) if not (equals and name)]:
+        raise CorpusError(f"--field {wrong[0]} must be ROLE=NAME, such as --field text_a=review.")
+    return {role.strip(): name.strip() for role, _, name in pairs}
+
+
 def read_items(task: str, items: Iterable[Any], *, skip_bad: bool = False, labelled: bool = True) -> Reading:
     """The examples that Python objects are: dictionaries with the fields of JSONL, or tuples.
 

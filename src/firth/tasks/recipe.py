@@ -77,6 +77,8 @@ class TaskRecipe:
     network: NetRecipe = field(default_factory=NetRecipe)
     head: HeadRecipe = field(default_factory=HeadRecipe)
     labels: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    """Where the parts of examples stand in files, as ROLE=NAME."""
     strategy: Strategy = "full"
     layer_decay: float = 0.95
     """discriminative: what the rate of a layer is multiplied by for the one below."""
