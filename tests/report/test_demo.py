@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from firth.artifact.folder import verify_artifact
-from firth.report import demo
+from firth.report import demo, demo_tasks
 from firth.report.demo import Line
+from firth.report.demo_tasks import Tuning
 from firth.text.oracle import MARKOV_WORDS
 from tests.command import Outcome, firth
 
@@ -25,6 +26,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "NETS", (Line("bert", (*few, "rows.length=32"), "words", budget="3ktok"),))
     monkeypatch.setattr(demo, "CONTEXTS", ("ba", "ta ba ta.", "di ba ko."))
     monkeypatch.setattr(demo, "_PSEUDO", 20)
+    monkeypatch.setattr(demo_tasks, "TUNINGS", (Tuning("tag", "bert-words", settings=("learning.epochs=1",)),))
+    monkeypatch.setattr(demo_tasks, "EXAMPLES", (16, 8))
     monkeypatch.setattr(demo, "MODELS", (Line("unigram", tokenizer="words"), Line("unigram", tokenizer="chars")))
 
 
@@ -54,6 +57,10 @@ def test_it_trains_compares_and_reports(tmp_path: Path) -> None:
     (context,) = report["nets"]["contexts"]
     assert [len(one["neighbours"]) for one in context["rows"]] == [4, 4]
     assert "How networks learnt" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    (task,) = report["tasks"]
+    assert task["metric"] == "entity_f1"
+    assert 0 <= task["interval"][0] <= task["value"] <= task["interval"][1] <= 1
+    assert "What they can be taught" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert report["oracle"]["runs"][0]["bits_per_byte"] > report["oracle"]["entropy_per_byte"]
     assert run(tmp_path / "out").json["runs"][0]["digest"] == report["runs"][0]["digest"]
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import MultiLabelBinarizer
 
 from firth.errors import CorpusError, RecipeError
 from firth.tasks.bootstrap import Sample, resamples, values
-from firth.tasks.metrics import better, label_table, length_breakdown, main_metric, measure
+from firth.tasks.metrics import label_table, length_breakdown, main_metric, measure
 from firth.tasks.metrics_labels import labels_sample, numbers_sample, sets_sample
 
 LABELS = ["neutral", "good", "bad", "odd"]
@@ -192,12 +192,10 @@ def test_chinese_is_seen_or_said() -> None:
     assert measure("span", [["范廷颂"], []], ["范廷", ""], language="en")["f1"] == 0.5
 
 
-def test_main_metric_and_better() -> None:
-    assert better("classify", {"accuracy": 0.5}, None)
-    assert better("classify", {"accuracy": 0.6, "macro_f1": 0.1}, {"accuracy": 0.5, "macro_f1": 0.2})
-    assert not better("classify", {"accuracy": 0.5}, {"accuracy": 0.5})
-    assert better("tag", {"accuracy": 0.6}, {"accuracy": 0.5})
-    assert not better("tag", {"accuracy": 0.6, "entity_f1": 0.1}, {"accuracy": 0.5, "entity_f1": 0.2})
+def test_the_main_metric_is_told() -> None:
+    assert measure("classify", ["a", "b"], ["a", "a"])["main"] == "accuracy"
+    assert measure("tag", [["B-X", "O"]], [["O", "O"]])["main"] == "entity_f1"
+    assert measure("tag", [["N", "V"]], [["N", "N"]])["main"] == "accuracy"
     with pytest.raises(RecipeError, match="did you mean 'classify'"):
         main_metric("clasify")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,6 +39,10 @@ def finetune(
     budget: Annotated[
         str | None, typer.Option("--budget", help="Of each such stage: 20s, 10min, 300ktok; else ten minutes at most.")
     ] = None,
+    search: Annotated[
+        bool, typer.Option("--search", help="Try 18 rates, batches and passes, and keep the best on the dev examples.")
+    ] = False,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Run with so many seeds; the best run is kept.")] = 1,
     seed: Annotated[int, typer.Option("--seed", help="Decides all that is random.")] = 0,
     threads: ThreadsOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier run stopped.")] = False,
@@ -49,8 +54,11 @@ def finetune(
     Example: firth finetune bert classify --train reviews.train.tsv --dev reviews.dev.tsv -o sentiment
     """
     from firth.artifact.folder import artifact_info
-    from firth.fit.finetune import finetune as run
+    from firth.fit.finetune import finetune as run_one
+    from firth.fit.search import finetune_all
 
+    many: dict[str, Any] = {"search": search, "seeds": seeds} if search or seeds > 1 else {}
+    run: Callable[..., Any] = finetune_all if many else run_one
     run(
         model,
         task,
@@ -69,6 +77,7 @@ def finetune(
         domain=domain,
         task_text=task_text,
         budget=budget,
+        **many,
     )
     facts = artifact_info(out)
     show(as_json, facts, lambda: _print(facts))
@@ -76,6 +85,9 @@ def finetune(
 
 def _print(facts: dict[str, Any]) -> None:
     metrics = facts["metrics"]
+    for row in metrics.get("runs", ()):
+        spread = "  [{} to {}]".format(*map(format_value, row["interval"])) if "interval" in row else ""
+        print(f"{row['metric']} {format_value(row['mean'])}{spread}  {' '.join(row['settings'])}".rstrip())
     print_fields({"examples": metrics["examples"], "steps": metrics["steps"], "parameters learnt": metrics["learnt"]})
     for part in ("dev", "test"):
         for name, value in metrics.get(part, {}).items():

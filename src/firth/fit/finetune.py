@@ -20,6 +20,7 @@ from firth.files import digest_bytes
 from firth.fit.backbones import backbone, rebuilt, writer
 from firth.fit.checkpoints import Checkpoints, require_place
 from firth.fit.curves import CURVE, METRICS, MetricsFile, draw_curve, to_lines
+from firth.fit.linear import LinearTuning, is_plain, require_linear, tune_linear
 from firth.fit.loop import Plan, State
 from firth.fit.optimisers import make_optimiser
 from firth.fit.preflight import describe, make_plan
@@ -27,7 +28,7 @@ from firth.fit.session import Session, machine
 from firth.fit.stages import Stage, Stages, remove_stages, task_stage
 from firth.fit.train import Text
 from firth.fit.tuning import TaskBatches, TaskLearner
-from firth.fit.tuning_settle import known_labels, settle_task
+from firth.fit.tuning_settle import known_labels, labels_of, settle_task
 from firth.nets.model import NetModel
 from firth.nets.network import build_network
 from firth.objectives.objective import make_objectives
@@ -35,6 +36,7 @@ from firth.progress import note
 from firth.recipes.values import recipe_to_json
 from firth.tasks.builtin import builtin_examples
 from firth.tasks.examples import Example
+from firth.tasks.linear import LinearModel
 from firth.tasks.model import TaskModel
 from firth.tasks.reading import parse_fields, read_items, read_task
 from firth.tasks.recipe import TASKS, Strategy, TaskName
@@ -83,22 +85,30 @@ def finetune(
     domain: Text | None = None,
     task_text: bool = False,
     budget: str | None = None,
-) -> TaskModel:
+) -> TaskModel | LinearModel:
     """The model after it has learnt a task from labelled examples, saved in the folder `out`.
 
     `train`, `dev` and `test` are files, or lists of examples as Python has them. The parameters that were best on `dev`
     are kept. Before that the model goes on with the text of a `domain`, and with `task_text` with that of the examples
-    themselves, each for as long as `budget` says.
+    themselves, each for as long as `budget` says. A model that has neither states nor vectors, such as an n-gram model
+    or a tokenizer, gets a linear baseline on its tokens instead.
     """
     if task not in TASKS:
         raise RecipeError(f"there is no task {task!r}: {near_miss(task, TASKS)}")
     folder = Path(out)
     if resume and (folder / "manifest.json").exists():
         note(f"{folder} is finished already.")
-        return cast(TaskModel, load(folder))
+        return cast(TaskModel | LinearModel, load(folder))
     require_place(folder, resume)
     name = task
     read = partial(read_all, name, skip_bad=skip_bad, fields=fields)
+    given = open_artifact(Path(model))
+    if is_plain(given):
+        options = {"--strategy": strategy, "--random": random, "--domain": domain, "--task-text": task_text}
+        require_linear(given, task, options | {"--budget": budget})
+        parts = (read(train), read(dev), None if test is None else read(test))
+        others: dict[str, Any] = {"out": folder, "settings": settings, "fields": fields, "seed": seed}
+        return tune_linear(_linear(name, *parts, skip_bad, **others), given)
     learnt = read(train)
     stages = [*([Stage("domain", domain)] if domain is not None else []), *([task_stage(learnt)] if task_text else [])]
     start, told = Stages(stages, budget).run(Path(model), folder, threads=threads, resume=resume)
@@ -127,6 +137,21 @@ def finetune(
         done = _save(tuned, artifact, held_out, told)
     remove_stages(folder)
     return done
+
+
+def _linear(
+    task: TaskName,
+    train: list[Example],
+    dev: list[Example],
+    test: list[Example] | None,
+    skip_bad: bool,
+    **others: Any,
+) -> LinearTuning:
+    """What a linear baseline is given, with no labels that the training examples do not have."""
+    labels, _ = labels_of(task, train)
+    kept = None if test is None else _with_known_labels(test, labels, skip_bad=True)
+    parts: dict[str, Any] = {"train": train, "dev": _with_known_labels(dev, labels, skip_bad), "test": kept}
+    return LinearTuning(task=task, **parts, **others)
 
 
 def read_all(task: TaskName, given: Examples, *, skip_bad: bool = False, fields: Sequence[str] = ()) -> list[Example]:
@@ -229,15 +254,18 @@ class Tuned:
 
     def examine(self) -> dict[str, Any]:
         """The main metric on the examples that are not learnt from."""
-        found = self.measure(self.dev, samples=0)
-        name = self.model.main(found)
+        found = self.measure(self.dev, samples=0, calibrate=True)
+        name = found["main"]
         return {"valid_loss": 1 - found[name], f"valid_{name}": found[name]}
 
-    def measure(self, examples: Sequence[Example], samples: int = 1000) -> dict[str, Any]:
-        """Metrics of what the model says now."""
+    def measure(self, examples: Sequence[Example], *, samples: int = 1000, calibrate: bool = False) -> dict[str, Any]:
+        """Metrics of what the model says now; with `calibrate` these examples decide what is left to be decided."""
         self.base.network.eval()
         answers = list(self.model.stream(examples))
         self.base.network.train()
+        if calibrate:
+            answers = self.task.calibrate(examples, answers)
+            self.recipe = self.model.recipe = self.task.recipe
         return self.model.measure(examples, answers, samples=samples)
 
 
@@ -268,7 +296,7 @@ def _save(tuned: Tuned, artifact: Artifact, test: list[Example] | None, stages: 
         "cut": tuned.cut,
         "steps": state.step,
         "stages": stages,
-        "dev": tuned.measure(tuned.dev),
+        "dev": tuned.measure(tuned.dev, calibrate=True),
     }
     if test is not None:
         metrics["test"] = tuned.measure(_with_known_labels(test, tuned.recipe.labels, skip_bad=True))

@@ -78,6 +78,15 @@ class TaskLearner(Learner):
             found[name] = loss if weight == 1.0 else Loss(weight * loss.total, loss.count)
         return found
 
+    def flops(self, batch: Batch) -> float:
+        """Floating-point operations of a step; what would predict tokens does nothing unless it is asked."""
+        whole = super().flops(batch)
+        if self.task.writes or len(self.heads) > 1:
+            return whole
+        places = self.task.places(batch)
+        count = batch.ids.numel() if places is None else len(places)
+        return whole - 3 * count * self.network.output.work()
+
     def come(self, share: float) -> Iterable[Tensor]:
         """gradual: layers thaw one after the other, the last one when the second half of the passes begins."""
         if self.recipe.strategy == "gradual":

@@ -18,7 +18,8 @@ _MANY = 20  # different numbers from which on labels are values and not classes
 _EPOCHS = ((500, 20), (2_000, 10), (10_000, 5))
 """Examples up to which so many passes are good; three above."""
 _STATES = 0.04  # the rate of a whole Transformer times its width: 5e-5 for 768 (Devlin et al. 2019)
-_HEAD_RATE = 1e-3
+HEAD_RATE = 1e-3
+"""Where the head learns most of it."""
 _SMALL = 1_000  # examples below which steps are of 16
 
 
@@ -103,12 +104,16 @@ def _learning(recipe: TaskRecipe, examples: int, settings: Sequence[str]) -> Tas
     if is_free(settings, "learning.batch") and examples < _SMALL:
         learning = replace(learning, batch=16)
     if learning.rate == "auto":
-        still = recipe.strategy in ("frozen", "features")
-        deep = recipe.network.encoder.kind == "transformer" and not still
-        learning = replace(learning, rate=_STATES / recipe.network.encoder.width if deep else _HEAD_RATE)
+        learning = replace(learning, rate=tuning_rate(recipe.network, recipe.strategy))
     if recipe.strategy == "gradual" and is_free(settings, "learning.schedule"):
         learning = replace(learning, schedule="slanted")
     return replace(recipe, learning=learning)
+
+
+def tuning_rate(network: NetRecipe, strategy: Strategy) -> float:
+    """The rate that suits a network: small steps where a whole Transformer moves."""
+    whole = network.encoder.kind == "transformer" and strategy not in ("frozen", "features")
+    return _STATES / network.encoder.width if whole else HEAD_RATE
 
 
 def known_labels(example: Example) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from firth.counts.mixture import MixtureRecipe
 from firth.counts.recipe import NgramRecipe
 from firth.nets.ensemble import EnsembleRecipe
 from firth.nets.recipe import NetRecipe
+from firth.tasks.linear import LinearRecipe
 from firth.tasks.recipe import TaskRecipe
 from firth.tokens.recipe import TokenizerRecipe
 from firth.vectors.recipe import (
@@ -35,6 +36,7 @@ Recipe = (
     | NetRecipe
     | EnsembleRecipe
     | TaskRecipe
+    | LinearRecipe
 )
 
 FAMILIES: dict[str, type[Recipe]] = {
@@ -56,5 +58,6 @@ FAMILIES: dict[str, type[Recipe]] = {
     "nets": NetRecipe,
     "ensemble": EnsembleRecipe,
     "task": TaskRecipe,
+    "linear": LinearRecipe,
 }
 """The name that a manifest gives to each type of recipe."""

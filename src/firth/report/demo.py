@@ -24,6 +24,7 @@ from firth.files import new_folder, write_file
 from firth.fit.train import train
 from firth.recipes.table import find_entry, find_recipe
 from firth.recipes.values import difference, recipe_from_json
+from firth.report.demo_tasks import fine_tune
 from firth.report.map import word_map
 from firth.report.page import render_page
 from firth.text.check import check_corpus
@@ -120,6 +121,7 @@ def _run(draft: Path, out: Path, threads: int | None, tell: Callable[[str], None
     report["vectors"] = _vectors(parts[0], draft, threads, tell)
     report["nets"] = _nets(parts[2], draft, tell)
     report["oracle"] = _oracle(draft, threads, tell)
+    report["tasks"] = fine_tune(draft, threads, tell)
     report["seconds"] = time.monotonic() - started
     write_file(draft / "report.json", (json.dumps(report, ensure_ascii=False, indent=1) + "\n").encode())
     write_file(draft / "report.html", render_page(report).encode())

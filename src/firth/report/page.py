@@ -14,6 +14,7 @@ from firth.report import charts
 from firth.report.charts import Bar, draw_facts, draw_table, escape, rank, show_number, show_share, show_size
 from firth.report.nets_section import draw_nets
 from firth.report.style import STYLE
+from firth.report.tasks_section import draw_tasks
 from firth.report.vectors_section import draw_vectors
 
 Report = Mapping[str, Any]
@@ -286,6 +287,7 @@ _SECTIONS = {
     "oracle": ("Against the optimum", _draw_oracle),
     "vectors": ("Words as vectors", draw_vectors),
     "nets": ("How networks learnt", draw_nets),
+    "tasks": ("What they can be taught", draw_tasks),
     "samples": ("What they write", _draw_samples),
     "tokenizers": ("Tokenizers", _draw_tokenizers),
     "corpus": ("The corpus", _draw_corpus),

@@ -25,7 +25,6 @@ class Classify(Task):
     """One state stands for the text; a product gives the scores of labels."""
 
     name: ClassVar[str] = "classify"
-    mains: ClassVar[tuple[str, ...]] = ("micro_f1", "accuracy")
     pooled: ClassVar[bool] = True
 
     def rows(self, examples: Sequence[Example], frame: Frame) -> list[list[Row]]:

@@ -46,7 +46,7 @@ class Generate(Task):
     """-log p(target | source), by the network's own output layer."""
 
     name: ClassVar[str] = "generate"
-    mains: ClassVar[tuple[str, ...]] = ("chrf",)
+    writes: ClassVar[bool] = True
 
     def __init__(self, recipe: TaskRecipe, vocabulary: Vocabulary) -> None:
         nn.Module.__init__(self)

@@ -72,7 +72,7 @@ def measure(
     language: str | None = None,
     sources: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Each metric of the task with its 95% bootstrap interval, those of a baseline, and the number of examples.
+    """Each metric of the task with its 95% bootstrap interval, those of a baseline, and which of them decides.
 
     language: of span and generate; "zh" counts characters instead of words. None: as the gold texts look.
     sources: of generate; the baseline is to copy them. None: it is to give the most frequent text every time.
@@ -84,13 +84,13 @@ def measure(
     ('majority label', 0.75)
     """
     _check(task, gold, predicted)
-    chinese = language == "zh" if language else _is_chinese(task, gold)
+    chinese = language == "zh" if language else is_chinese(task, gold)
     baseline = _baseline(task, gold) if sources is None else Baseline("source copied", sources)
     result = measured(_sample(task, gold, predicted, chinese), seed=seed, samples=samples)
     if task == "span":
         result |= _by_answerable(gold, predicted, chinese)
     result["baseline"] = {"kind": baseline.kind, **values(_sample(task, gold, baseline.predicted, chinese))}
-    result["examples"] = len(gold)
+    result |= {"examples": len(gold), "main": main_metric(task, result)}
     return result
 
 
@@ -104,14 +104,6 @@ def main_metric(task: str, found: Mapping[str, Any] | None = None) -> str:
         raise RecipeError(f"there are no metrics for a task {task!r}: {near_miss(task, _MAIN)}")
     metric = _MAIN[task]
     return metric if found is None or metric in found else "accuracy"
-
-
-def better(task: str, new: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
-    """Whether `new`, found by `measure`, is better than `old` in the main metric; anything is better than nothing."""
-    if old is None:
-        return True
-    metric = main_metric(task, new)
-    return bool(new[metric] > old.get(metric, -np.inf))
 
 
 def label_table(gold: Sequence[Any], predicted: Sequence[Any]) -> dict[str, Any]:
@@ -216,7 +208,7 @@ def _by_answerable(gold: Sequence[Sequence[str]], predicted: Sequence[str], chin
     return result
 
 
-def _is_chinese(task: str, gold: Sequence[Any]) -> bool:
+def is_chinese(task: str, gold: Sequence[Any]) -> bool:
     """Whether the gold texts are mostly Chinese; a Chinese character says about as much as two letters."""
     if task not in ("span", "generate"):
         return False

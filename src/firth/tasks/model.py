@@ -65,10 +65,6 @@ class TaskModel:
             if advance is not None:
                 advance(len(chunk))
 
-    def main(self, found: Mapping[str, Any]) -> str:
-        """The metric that a model is chosen by."""
-        return next(name for name in self.head.mains if name in found)
-
     def measure(
         self, examples: Sequence[Example], answers: Sequence[Answer], seed: int = 0, samples: int = 1000
     ) -> dict[str, Any]:

@@ -25,7 +25,6 @@ class Pair(Classify):
     """Both texts in one row; where neither is the first, in both orders, whose scores are added."""
 
     name: ClassVar[str] = "pair"
-    mains: ClassVar[tuple[str, ...]] = ("spearman", "accuracy")
 
     @property
     def outputs(self) -> int:

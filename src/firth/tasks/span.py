@@ -7,6 +7,7 @@ i <= j has the highest S . h_i + E . h_j. No answer is a span of the first token
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -19,7 +20,8 @@ from firth.nets.noise import Noise
 from firth.tasks.examples import Example, SpanExample
 from firth.tasks.frame import Frame
 from firth.tasks.head import spread
-from firth.tasks.metrics import measure
+from firth.tasks.metrics import is_chinese, measure
+from firth.tasks.metrics_answers import answer_scores, best_threshold
 from firth.tasks.rows import GROUPS, PLACES, Numbers, Row
 from firth.tasks.spans import best_over_windows, windows
 from firth.tasks.task import LABELS, Answer, Floats, Task
@@ -36,7 +38,6 @@ class Span(Task):
     """Two products give each token the scores of a beginning and of an end."""
 
     name: ClassVar[str] = "span"
-    mains: ClassVar[tuple[str, ...]] = ("f1",)
 
     @property
     def outputs(self) -> int:
@@ -92,12 +93,29 @@ class Span(Task):
             bounds,
             longest=self.recipe.longest,
         )
-        if not found.spans or (self.recipe.empty and found.odds > self.recipe.threshold):
-            return {"answer": "", "start": -1, "none": found.odds}
+        if not found.spans:
+            return {"answer": "", "start": -1, "span": "", "none": 0.0}
         begin, end, score = found.spans[0]
         first, _ = self._characters(rows, bounds, begin)
         _, last = self._characters(rows, bounds, end)
-        return {"answer": passage[first:last], "start": first, "score": score, "none": found.odds}
+        told = {"answer": passage[first:last], "start": first, "score": score}
+        return self._decided(told | {"span": passage[first:last], "none": found.odds})
+
+    def _decided(self, answer: Answer) -> Answer:
+        """No answer where there may be none and that is better than the best span by more than the threshold."""
+        if self.recipe.empty and answer["none"] > self.recipe.threshold:
+            return answer | {"answer": ""}
+        return answer | {"answer": answer["span"]}
+
+    def calibrate(self, examples: Sequence[Example], answers: Sequence[Answer]) -> list[Answer]:
+        """The threshold is the one that gives the best F1 (Rajpurkar et al. 2018)."""
+        if not self.recipe.empty:
+            return list(answers)
+        gold = [[one.text for one in cast(SpanExample, example).answers or ()] for example in examples]
+        scores = answer_scores(gold, [one["span"] for one in answers], is_chinese("span", gold))[:, 1]
+        found = best_threshold([one["none"] for one in answers], scores.tolist(), [bool(one) for one in gold])
+        self.recipe = replace(self.recipe, threshold=found.value)
+        return [self._decided(one) for one in answers]
 
     def _characters(self, rows: Sequence[Row], bounds: Sequence[tuple[int, int]], place: int) -> tuple[int, int]:
         """Where a token of the passage begins and ends."""

@@ -32,7 +32,6 @@ class Tag(Task):
     """The state of a word's first token decides; with a CRF also the tags beside it."""
 
     name: ClassVar[str] = "tag"
-    mains: ClassVar[tuple[str, ...]] = ("entity_f1", "word_f1", "accuracy")
 
     def __init__(self, recipe: TaskRecipe, vocabulary: Vocabulary) -> None:
         super().__init__(recipe, vocabulary)

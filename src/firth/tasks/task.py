@@ -36,8 +36,8 @@ class Task(Objective):
     """What a network is fine-tuned for: an objective whose marks come with the examples."""
 
     name: ClassVar[str]
-    mains: ClassVar[tuple[str, ...]] = ("accuracy",)
-    """What a model is chosen by: the first of these metrics that there is."""
+    writes: ClassVar[bool] = False
+    """Whether it asks the network for tokens."""
     pooled: ClassVar[bool] = False
     """Whether one state stands for a whole row."""
 
@@ -81,6 +81,10 @@ class Task(Objective):
     @abstractmethod
     def answer(self, example: Example, rows: Sequence[Row], scores: Sequence[Floats], frame: Frame) -> Answer:
         """What is told of an example, by the scores of its rows."""
+
+    def calibrate(self, examples: Sequence[Example], answers: Sequence[Answer]) -> list[Answer]:
+        """Settles what held-out examples decide, in the recipe; the answers as they are then."""
+        return list(answers)
 
     @abstractmethod
     def measure(

@@ -1,0 +1,260 @@
+"""How many labelled examples does a model need? Makes docs/data-size.md and docs/data-size.svg.
+
+    python bench/data_size.py [--quick] [-o FOLDER] [--minutes 15] [--seeds 2] [--only kinds,strategies,stages]
+
+Skip-gram, GloVe, ELMo and BERT, each pre-trained for the same minutes on the same text, learn SST-2 (classify) and
+CoNLL-2003 (tag) from 100, 1,000, 10,000 and all examples. `strategies` compares what learns nothing below the head with
+what learns everything; `stages` goes on pre-training before that: with the text of the task's examples (TAPT), with
+text of its domain (DAPT), or both. Up to 1,000 examples the mean over the seeds counts, above that one run. The folder
+is that of bench/results.py: models that are there are used, and results are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent))
+import task_data
+from task_data import DATASETS, Bench, show
+
+SETS = ("sst2", "conll2003")
+SIZES, QUICK_SIZES = (100, 1_000, 10_000, 1_000_000), (50, 200)
+COUNTS = {"sst2": 67_339, "conll2003": 14_041}
+REPEATED = 1_000  # examples up to which there is more than one seed
+QUICK_DEV, QUICK_MINUTES = 300, 0.5
+
+
+class Line(NamedTuple):
+    """A line of a chart."""
+
+    title: str
+    model: str
+    speed: float
+    """Tokens a second with two cores, for the estimate."""
+    more: tuple[str, ...] = ()
+    stages: tuple[str, ...] = ()
+    """More pre-training: domain, task."""
+
+
+KINDS = (
+    Line("skip-gram", "skipgram", 16_000),
+    Line("GloVe", "glove", 16_000),
+    Line("ELMo", "elmo", 9_000),
+    Line("BERT", "bert", 8_000),
+)
+STRATEGIES = (
+    Line("skip-gram, full", "skipgram", 16_000),
+    Line("skip-gram, frozen", "skipgram", 20_000, ("--strategy", "frozen")),
+    Line("BERT, full", "bert", 8_000),
+    Line("BERT, frozen", "bert", 20_000, ("--strategy", "frozen")),
+    Line("BERT, features", "bert", 12_000, ("--strategy", "features")),
+)
+STAGES = (
+    Line("BERT", "bert", 8_000),
+    Line("BERT, TAPT", "bert", 8_000, stages=("task",)),
+    Line("BERT, DAPT", "bert", 8_000, stages=("domain",)),
+    Line("BERT, DAPT and TAPT", "bert", 8_000, stages=("domain", "task")),
+)
+PARTS = {"kinds": KINDS, "strategies": STRATEGIES, "stages": STAGES}
+TITLES = {
+    "kinds": "Kinds of models",
+    "strategies": "Frozen against fine-tuned",
+    "stages": "More pre-training before",
+}
+
+
+class Study(NamedTuple):
+    """What is to be found out."""
+
+    bench: Bench
+    parts: Sequence[str]
+    sizes: Sequence[int]
+    seeds: int
+    stage: str
+    """The budget of each further stage of pre-training."""
+
+    def words(self, name: str, line: Line, size: int, seed: int) -> list[str]:
+        """The words of the command of a point, but for the folder of the result."""
+        domain = ["--domain", domain_text(self.bench, name)] if "domain" in line.stages else []
+        task = ["--task-text"] if "task" in line.stages else []
+        budget = ["--budget", self.stage] if line.stages else []
+        more = [*line.more, *domain, *task, *budget, "--seed", str(seed)]
+        return self.bench.learning(name, self.bench.model(line.model, "en"), more, size)
+
+    def cell(self, name: str, line: Line, size: int, seed: int) -> str:
+        """What the result of a point is called; the same point in two charts is found once."""
+        how = "-".join([line.model, *(one for one in line.more if not one.startswith("--")), *line.stages])
+        return f"size.{name}.{how}.{self.bench.size}.{self.bench.minutes:g}min.{size}.{seed}"
+
+    def points(self) -> list[tuple[str, Line, int, int]]:
+        """All that is to be learnt, each once."""
+        found = {}
+        for part in self.parts:
+            for name in SETS:
+                for line in PARTS[part]:
+                    for size in self.sizes:
+                        for seed in range(self.seeds if size <= REPEATED else 1):
+                            found.setdefault(self.cell(name, line, size, seed), (name, line, size, seed))
+        return list(found.values())
+
+    def estimate(self) -> float:
+        """About how many seconds is still to be waited, by speeds that were measured for two cores."""
+        bench, waiting = self.bench, 0.0
+        for model in models(self):
+            if not (bench.folder / bench.model(model, "en") / "manifest.json").exists():
+                waiting += 40 + 60 * bench.minutes
+        for name, line, size, seed in self.points():
+            if not (bench.folder / "cells" / f"{self.cell(name, line, size, seed)}.json").exists():
+                passes = 20 if size <= 500 else 10 if size <= 2_000 else 5 if size <= 10_000 else 3
+                dev = min(bench.most_dev, 3_250 if name == "conll2003" else 872) / 3
+                tokens = passes * (min(size, COUNTS[name]) + dev) * DATASETS[name].tokens
+                stages = len(line.stages) * float(self.stage.removesuffix("s"))
+                waiting += 7 / bench.jobs + tokens / line.speed + stages / bench.jobs
+        return waiting
+
+
+def models(study: Study) -> list[str]:
+    return list(dict.fromkeys(line.model for part in study.parts for line in PARTS[part]))
+
+
+def domain_text(bench: Bench, name: str) -> str:
+    """Text of a set's domain: news for CoNLL-2003, films for SST-2, without the sentences of its dev part."""
+    if name == "conll2003":
+        return bench.link("lm/wikinews_en.txt.gz")
+    path = bench.folder / "data" / "films.txt"
+    if not path.exists():
+        held_out = {letters(text) for text in texts(DATASETS["sst2"].dev)}
+        lines = [one for source in ("mr", "subj") for one in texts(f"sentences/{source}.tsv.gz")]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{one}\n" for one in lines if letters(one) not in held_out), encoding="utf-8")
+    return "data/films.txt"
+
+
+def texts(name: str) -> list[str]:
+    lines = task_data.read_text(task_data.data_path(name)).splitlines()
+    column = lines[0].split("\t").index("text_a")
+    return [line.split("\t")[column].strip() for line in lines[1:]]
+
+
+def letters(text: str) -> str:
+    """What is left of a text when spaces and punctuation are taken away, which sources have differently."""
+    return "".join(one for one in text.lower() if one.isalnum())
+
+
+Scores = dict[str, list[dict[str, Any]]]
+
+
+def make(study: Study) -> Scores:
+    """The results of all points, by the cell's name without its seed."""
+    broken = {model: why for model in models(study) if (why := study.bench.pretrain(model, "en"))}
+    points = [one for one in study.points() if one[1].model not in broken]
+    results = study.bench.each([partial(study.bench.finetune, study.cell(*one), study.words(*one)) for one in points])
+    found: Scores = {}
+    for (name, line, size, _), result in zip(points, results, strict=True):
+        found.setdefault(study.cell(name, line, size, 0), []).append(result)
+    return found
+
+
+def score(study: Study, found: Scores, name: str, line: Line, size: int) -> tuple[float | None, str]:
+    """The mean over the seeds, and how it is told, with half of the range; or why there is none."""
+    results = found.get(study.cell(name, line, size, 0), [])
+    failed = [one["error"] for one in results if "error" in one]
+    if failed or not results:
+        return None, failed[0] if failed else "not made"
+    values = [one["dev"][DATASETS[name].metric] for one in results]
+    spread = f" ± {(max(values) - min(values)) / 2:.3f}" if len(values) > 1 else ""
+    return statistics.mean(values), f"{statistics.mean(values):.3f}{spread}"
+
+
+def page(study: Study, found: Scores) -> str:
+    """The tables, and the commands of the rightmost points."""
+    bench = study.bench
+    lines = [
+        "# How many examples does a model need?",
+        "",
+        f"Made by `python bench/data_size.py{' --quick' * (study.sizes == QUICK_SIZES)} --minutes {bench.minutes:g}`. "
+        f"Each model was pre-trained for {bench.minutes:g} minutes on wiki_en and wikinews_en (networks of size "
+        f"{bench.size}); scores on the dev part. TAPT goes on pre-training with the text of the examples, DAPT with "
+        f"text of the domain (films for SST-2, news for CoNLL-2003), {study.stage} each.",
+        "",
+        "![charts](data-size.svg)",
+    ]
+    for part in study.parts:
+        for name in SETS:
+            told = DATASETS[name]
+            lines += ["", f"## {TITLES[part]}: {told.title}, {told.metric.replace('_', ' ')}", ""]
+            lines += ["| examples | " + " | ".join(map(called, study.sizes)) + " |"]
+            lines += ["|---|" + "---|" * len(study.sizes)]
+            for line in PARTS[part]:
+                values = [score(study, found, name, line, size)[1] for size in study.sizes]
+                lines.append(f"| {line.title} | " + " | ".join(values) + " |")
+            commands = [show([*study.words(name, line, study.sizes[-1], 0), "-o", "DIR"]) for line in PARTS[part]]
+            lines += ["", "```sh", *commands, "```"]
+    return "\n".join(lines) + "\n"
+
+
+def called(size: int) -> str:
+    return "all" if size == SIZES[-1] else f"{size:,}"
+
+
+def draw(study: Study, found: Scores, path: Path) -> None:
+    """The charts: a row for each question, a column for each set."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "firth"
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(len(study.parts), len(SETS), figsize=(10, 3.6 * len(study.parts)), squeeze=False)
+    for row, part in zip(axes, study.parts, strict=True):
+        for axis, name in zip(row, SETS, strict=True):
+            for line in PARTS[part]:
+                known = [(min(size, COUNTS[name]), score(study, found, name, line, size)[0]) for size in study.sizes]
+                drawn = [(size, value) for size, value in known if value is not None]
+                if drawn:
+                    axis.plot(*zip(*drawn, strict=True), marker="o", label=line.title)
+            axis.set(xscale="log", xlabel="examples", ylabel=DATASETS[name].metric.replace("_", " "))
+            axis.set_title(f"{TITLES[part]}: {DATASETS[name].title}", fontsize=10)
+            axis.grid(alpha=0.3)
+            axis.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="50 and 200 examples, one seed, half a minute each")
+    parser.add_argument("-o", "--out", type=Path, default=Path("results"), help="keep models and results here")
+    parser.add_argument("--write", type=Path, default=Path("docs/data-size.md"), help="the chart is put beside it")
+    parser.add_argument("--minutes", type=float, help="of pre-training; else 15, or a half with --quick")
+    parser.add_argument("--seeds", type=int, help="else 2, or 1 with --quick")
+    parser.add_argument("--size", default="mini")
+    parser.add_argument("--stage", default="", help="budget of each further stage in seconds; else 120s, or 5s")
+    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="fine-tunings side by side")
+    options = parser.parse_args()
+    quick, parts = options.quick, options.only.split(",")
+    if unknown := [one for one in parts if one not in PARTS]:
+        parser.error(f"there is no part {unknown[0]}: choose from {', '.join(PARTS)}.")
+    minutes = options.minutes or (QUICK_MINUTES if quick else 15.0)
+    most_dev = QUICK_DEV if quick else 1_000_000
+    bench = Bench(options.out.resolve(), minutes, options.size, options.jobs, most_dev=most_dev, passes=None)
+    sizes, seeds = QUICK_SIZES if quick else SIZES, options.seeds or (1 if quick else 2)
+    study = Study(bench, parts, sizes, seeds, options.stage or ("5s" if quick else "120s"))
+    print(f"about {study.estimate() / 60:.0f} minutes on 2 cores; what is made is kept in {options.out}", flush=True)
+    found = make(study)
+    draw(study, found, options.write.with_suffix(".svg"))
+    options.write.write_text(page(study, found), encoding="utf-8")
+    print(f"-> {options.write}, {options.write.with_suffix('.svg')}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+"""Real tasks under every kind of model: makes docs/results.md.
+
+    python bench/results.py [--quick] [-o FOLDER] [--minutes 15] [--seeds 2] [--only bert,gpt,sst2] [--write FILE]
+
+Each model is pre-trained for the same minutes on the same text, then fine-tuned on at most 5,000 examples of each set,
+with each seed; scores are those on the dev part. Models and results are kept in FOLDER: what is there is not made
+again, what was interrupted goes on, and what failed is tried again. FIRTH_MINILM names the folder of all-MiniLM-L6-v2
+for the row of an imported model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent))
+from task_data import DATASETS, LANGUAGES, RECIPES, Bench, Dataset, explain, run, show
+
+QUICK_MOST, QUICK_DEV, QUICK_MINUTES = 1000, 300, 1.0
+MINILM = "minilm"
+
+
+class Row(NamedTuple):
+    """A kind of model in the table."""
+
+    title: str
+    model: str
+    """What is pre-trained or imported."""
+    speed: float
+    """Tokens a second with two cores when a model of size mini is fine-tuned: for the estimate."""
+    more: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ("en", "zh")
+
+
+ROWS = {
+    "tfidf": Row("TF-IDF, linear", "words", 500_000),
+    "skipgram": Row("skip-gram + BiLSTM", "skipgram", 16_000),
+    "elmo": Row("ELMo", "elmo", 9_000),
+    "gpt": Row("GPT", "gpt", 5_000),
+    "bert": Row("BERT", "bert", 8_000),
+    "random": Row("the same BERT from random weights", "bert", 8_000, ("--random",)),
+    MINILM: Row("MiniLM, imported", MINILM, 2_700, languages=("en",)),
+}
+START = 7.0
+"""Seconds that a command takes beside: imports, loading, intervals of the metrics."""
+BUILD = 40.0
+"""Seconds that reading the text takes before a model learns from it."""
+
+
+class Table(NamedTuple):
+    """What is to be made."""
+
+    bench: Bench
+    rows: Sequence[str]
+    sets: Sequence[str]
+    seeds: int
+
+    def languages(self, row: str) -> list[str]:
+        """Those of a row for which there are sets."""
+        return [one for one in ROWS[row].languages if any(DATASETS[name].language == one for name in self.sets)]
+
+    def cells(self) -> Iterator[tuple[str, str]]:
+        """Rows and sets that go together."""
+        for name in self.sets:
+            for row in self.rows:
+                if DATASETS[name].language in ROWS[row].languages:
+                    yield row, name
+
+    def models(self) -> list[tuple[str, str]]:
+        """Models and languages that are needed."""
+        return list(dict.fromkeys((ROWS[row].model, language) for row in self.rows for language in self.languages(row)))
+
+    def words(self, row: str, name: str, seed: int) -> list[str]:
+        """The words of the command of a cell."""
+        found = ROWS[row]
+        model = self.bench.model(found.model, DATASETS[name].language)
+        return self.bench.learning(name, model, (*found.more, "--seed", str(seed)))
+
+    def cell(self, row: str, name: str, seed: int) -> str:
+        """What the result of a cell is called."""
+        bench = self.bench
+        return f"{name}.{row}.{bench.size}.{bench.minutes:g}min.{min(DATASETS[name].most, bench.most)}.{seed}"
+
+
+def estimate(table: Table) -> float:
+    """About how many seconds is still to be waited, by speeds that were measured for two cores."""
+    bench = table.bench
+    waiting = 0.0
+    for model, language in table.models():
+        if not (bench.folder / bench.model(model, language) / "manifest.json").exists() and model in RECIPES:
+            waiting += BUILD + 60 * bench.minutes * RECIPES[model].timed
+    for row, name in table.cells():
+        for seed in range(table.seeds):
+            if not (bench.folder / "cells" / f"{table.cell(row, name, seed)}.json").exists():
+                waiting += START / bench.jobs + work(DATASETS[name], bench) / ROWS[row].speed
+    return waiting
+
+
+def work(found: Dataset, bench: Bench) -> float:
+    """The tokens of learning, and those of validation after each pass and at the end, which are three times faster."""
+    passes = bench.passes or found.passes
+    dev = min(bench.most_dev, 3000)
+    return found.tokens * (passes * min(found.most, bench.most) + (passes + 1) * dev / 3)
+
+
+def make(table: Table) -> tuple[dict[str, dict[str, list[dict[str, Any]]]], dict[str, str]]:
+    """All results by row and set, and what could not be pre-trained."""
+    broken = {}
+    for model, language in table.models():
+        why = import_minilm(table.bench) if model == MINILM else table.bench.pretrain(model, language)
+        if why:
+            broken[f"{model} {language}"] = why
+    waiting = [
+        (row, name, seed)
+        for row, name in table.cells()
+        for seed in range(table.seeds)
+        if f"{ROWS[row].model} {DATASETS[name].language}" not in broken
+    ]
+    results = table.bench.each([partial(table.bench.finetune, table.cell(*one), table.words(*one)) for one in waiting])
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for (row, name, _), result in zip(waiting, results, strict=True):
+        found.setdefault(row, {}).setdefault(name, []).append(result)
+    return found, broken
+
+
+def import_minilm(bench: Bench) -> str:
+    """Imports the model that was trained elsewhere; returns why it could not be, or nothing."""
+    given = os.environ.get("FIRTH_MINILM", "")
+    if not given and not (bench.folder / "en" / MINILM).exists():
+        return "FIRTH_MINILM does not name the folder of all-MiniLM-L6-v2"
+    if (bench.folder / "en" / MINILM / "manifest.json").exists():
+        return ""
+    (bench.folder / "data").mkdir(parents=True, exist_ok=True)
+    link = bench.folder / "data" / "all-MiniLM-L6-v2"
+    if not link.exists():
+        link.symlink_to(Path(given).resolve())
+    return explain(run(bench.folder, MINILM_WORDS))
+
+
+MINILM_WORDS = ["import", "huggingface", "data/all-MiniLM-L6-v2", "-o", f"en/{MINILM}"]
+
+
+def write(table: Table, results: dict[str, dict[str, list[dict[str, Any]]]], broken: dict[str, str]) -> str:
+    """The page."""
+    bench = table.bench
+    lines = [
+        "# Results on real tasks",
+        "",
+        f"Made by `python bench/results.py {options_of(table)}`. Every network was pre-trained by Firth for the same "
+        f"{bench.minutes:g} minutes on 2 cores (size {bench.size}) on "
+        "wiki_en and wikinews_en, or on wiki_zh, and then fine-tuned. A cell is the mean over "
+        f"{table.seeds} seed{'s' * (table.seeds > 1)} on the dev part, ± half of the range, and the seconds of a "
+        "fine-tuning with one thread. The dev part also decides which state is kept, so that scores are a little too "
+        "high, for all rows alike. The last row is a trivial baseline: the majority label, no entity or no answer.",
+        "",
+        "The commands run in the folder that `-o` names. What lies there in `data/` are the real texts, and parts of "
+        "the real sets: `python bench/task_data.py sst2 1000 FILE` writes one.",
+    ]
+    for language, called in LANGUAGES.items():
+        sets = [name for name in table.sets if DATASETS[name].language == language]
+        rows = [row for row in table.rows if language in ROWS[row].languages and row in results]
+        if sets and rows:
+            lines += ["", f"## {called}", "", *grid(table, results, rows, sets)]
+            for row in rows:
+                lines += ["", f"### {ROWS[row].title} ({called})", "", "```sh", *commands(table, row, sets), "```"]
+    lines += [f"\nLeft out: {name}: {why}." for name, why in broken.items()]
+    return "\n".join(lines) + "\n"
+
+
+def options_of(table: Table) -> str:
+    bench = table.bench
+    quick = f"--quick --minutes {bench.minutes:g}" if bench.passes else f"--minutes {bench.minutes:g}"
+    return f"{quick} --seeds {table.seeds} --size {bench.size}"
+
+
+def grid(
+    table: Table, results: dict[str, dict[str, list[dict[str, Any]]]], rows: Sequence[str], sets: Sequence[str]
+) -> list[str]:
+    """The lines of a table, and below it why cells are empty."""
+    notes: list[str] = []
+    found = [DATASETS[name] for name in sets]
+    examples = [min(one.most, table.bench.most) for one in found]
+    lines = [
+        "| | " + " | ".join(one.title for one in found) + " |",
+        "|---|" + "---|" * len(found),
+        "| task, metric | " + " | ".join(f"{one.task}, {one.metric.replace('_', ' ')}" for one in found) + " |",
+        "| training examples at most, passes | "
+        + " | ".join(f"{n:,}, {table.bench.passes or one.passes}" for n, one in zip(examples, found, strict=True))
+        + " |",
+    ]
+    for row in rows:
+        cells = [cell(results[row].get(name, []), DATASETS[name], ROWS[row], notes) for name in sets]
+        lines.append(f"| {ROWS[row].title} | " + " | ".join(cells) + " |")
+    trivial = [baseline([results[row].get(name, []) for row in rows], DATASETS[name].metric) for name in sets]
+    return [*lines, "| trivial baseline | " + " | ".join(trivial) + " |", *([""] if notes else []), *notes]
+
+
+def cell(results: Sequence[dict[str, Any]], found: Dataset, row: Row, notes: list[str]) -> str:
+    """Mean, spread and seconds; or the number of the note that says why there is none."""
+    failed = [one["error"] for one in results if "error" in one]
+    if failed or not results:
+        notes.append(f"{len(notes) + 1}. {row.title}, {found.title}: {failed[0] if failed else 'not made'}")
+        return f"– ({len(notes)})"
+    scores = [one["dev"][found.metric] for one in results]
+    spread = f" ± {(max(scores) - min(scores)) / 2:.3f}" if len(scores) > 1 else ""
+    return f"{statistics.mean(scores):.3f}{spread} ({statistics.mean(one['seconds'] for one in results):.0f} s)"
+
+
+def baseline(column: Sequence[Sequence[dict[str, Any]]], metric: str) -> str:
+    """What needs no learning; the same in every row."""
+    known = [one["dev"].get("baseline", {}).get(metric) for cell in column for one in cell if "dev" in one]
+    return next((f"{value:.3f}" for value in known if value is not None), "–")
+
+
+def commands(table: Table, row: str, sets: Sequence[str]) -> list[str]:
+    """What made a row, with the first seed: the others change `--seed` and `-o` alone."""
+    found, language = ROWS[row], DATASETS[sets[0]].language
+    before = MINILM_WORDS if found.model == MINILM else table.bench.pretraining(found.model, language)
+    cells = [[*table.words(row, name, 0), "-o", f"tuned/{table.cell(row, name, 0)}"] for name in sets]
+    return [show(before), *map(show, cells)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="1,000 examples, one pass, one seed, a minute each")
+    parser.add_argument("-o", "--out", type=Path, default=Path("results"), help="keep models and results here")
+    parser.add_argument("--write", type=Path, default=Path("docs/results.md"))
+    parser.add_argument("--minutes", type=float, help="of pre-training; else 15, or 1 with --quick")
+    parser.add_argument("--seeds", type=int, help="else 2, or 1 with --quick")
+    parser.add_argument("--size", default="mini")
+    parser.add_argument("--only", default="", help=f"rows and sets, of {', '.join([*ROWS, *DATASETS])}")
+    parser.add_argument("--most", type=int, help="training examples at most")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="fine-tunings side by side")
+    options = parser.parse_args()
+    table = read(parser, options)
+    print(f"about {estimate(table) / 60:.0f} minutes on 2 cores; what is made is kept in {options.out}", flush=True)
+    results, broken = make(table)
+    options.write.write_text(write(table, results, broken), encoding="utf-8")
+    print(f"-> {options.write}")
+
+
+def read(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Table:
+    """What the command line asks for."""
+    only = options.only.split(",") if options.only else []
+    for one in only:
+        if one not in ROWS and one not in DATASETS:
+            parser.error(f"there is neither a row nor a set {one}: choose from {', '.join([*ROWS, *DATASETS])}.")
+    quick = options.quick
+    bench = Bench(
+        options.out.resolve(),
+        options.minutes or (QUICK_MINUTES if quick else 15.0),
+        options.size,
+        options.jobs,
+        options.most or (QUICK_MOST if quick else 1_000_000),
+        QUICK_DEV if quick else 1_000_000,
+        1 if quick else 0,
+    )
+    rows = [row for row in ROWS if row in only] or list(ROWS)
+    sets = [name for name in DATASETS if name in only] or list(DATASETS)
+    return Table(bench, rows, sets, options.seeds or (1 if quick else 2))
+
+
+if __name__ == "__main__":
+    main()
