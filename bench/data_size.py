@@ -44,23 +44,23 @@ class Line(NamedTuple):
 
 
 KINDS = (
-    Line("skip-gram", "skipgram", 16_000),
-    Line("GloVe", "glove", 16_000),
-    Line("ELMo", "elmo", 9_000),
-    Line("BERT", "bert", 8_000),
+    Line("skip-gram", "skipgram", 30_000),
+    Line("GloVe", "glove", 30_000),
+    Line("ELMo", "elmo", 7_000),
+    Line("BERT", "bert", 7_500),
 )
 STRATEGIES = (
-    Line("skip-gram, full", "skipgram", 16_000),
-    Line("skip-gram, frozen", "skipgram", 20_000, ("--strategy", "frozen")),
-    Line("BERT, full", "bert", 8_000),
+    Line("skip-gram, full", "skipgram", 30_000),
+    Line("skip-gram, frozen", "skipgram", 30_000, ("--strategy", "frozen")),
+    Line("BERT, full", "bert", 7_500),
     Line("BERT, frozen", "bert", 20_000, ("--strategy", "frozen")),
     Line("BERT, features", "bert", 12_000, ("--strategy", "features")),
 )
 STAGES = (
-    Line("BERT", "bert", 8_000),
-    Line("BERT, TAPT", "bert", 8_000, stages=("task",)),
-    Line("BERT, DAPT", "bert", 8_000, stages=("domain",)),
-    Line("BERT, DAPT and TAPT", "bert", 8_000, stages=("domain", "task")),
+    Line("BERT", "bert", 7_500),
+    Line("BERT, TAPT", "bert", 7_500, stages=("task",)),
+    Line("BERT, DAPT", "bert", 7_500, stages=("domain",)),
+    Line("BERT, DAPT and TAPT", "bert", 7_500, stages=("domain", "task")),
 )
 PARTS = {"kinds": KINDS, "strategies": STRATEGIES, "stages": STAGES}
 TITLES = {
@@ -109,14 +109,14 @@ class Study(NamedTuple):
         bench, waiting = self.bench, 0.0
         for model in models(self):
             if not (bench.folder / bench.model(model, "en") / "manifest.json").exists():
-                waiting += 40 + 60 * bench.minutes
+                waiting += 25 + 60 * bench.minutes
         for name, line, size, seed in self.points():
             if not (bench.folder / "cells" / f"{self.cell(name, line, size, seed)}.json").exists():
                 passes = 20 if size <= 500 else 10 if size <= 2_000 else 5 if size <= 10_000 else 3
-                dev = min(bench.most_dev, 3_250 if name == "conll2003" else 872) / 3
+                dev = min(bench.most_dev, DATASETS[name].held) / 3
                 tokens = passes * (min(size, COUNTS[name]) + dev) * DATASETS[name].tokens
                 stages = len(line.stages) * float(self.stage.removesuffix("s"))
-                waiting += 7 / bench.jobs + tokens / line.speed + stages / bench.jobs
+                waiting += 5 / bench.jobs + tokens / line.speed + stages / bench.jobs
         return waiting
 
 

@@ -2,10 +2,10 @@
 
     python bench/results.py [--quick] [-o FOLDER] [--minutes 15] [--seeds 2] [--only bert,gpt,sst2] [--write FILE]
 
-Each model is pre-trained for the same minutes on the same text, then fine-tuned on at most 5,000 examples of each set,
-with each seed; scores are those on the dev part. Models and results are kept in FOLDER: what is there is not made
-again, what was interrupted goes on, and what failed is tried again. FIRTH_MINILM names the folder of all-MiniLM-L6-v2
-for the row of an imported model.
+Each model is pre-trained for the same minutes on the same text, then fine-tuned on at most 5,000 examples of each set
+(fewer where they are long), with each seed; scores are those on the dev part. Models and results are kept in FOLDER:
+what is there is not made again, what was interrupted goes on, and what failed is tried again. FIRTH_MINILM names the
+folder of all-MiniLM-L6-v2 for the row of an imported model. With --quick it takes 20 minutes, else about 4 hours.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).parent))
 from task_data import DATASETS, LANGUAGES, RECIPES, Bench, Dataset, explain, run, show
 
-QUICK_MOST, QUICK_DEV, QUICK_MINUTES = 1000, 300, 1.0
+QUICK_SHARE, QUICK_DEV, QUICK_MINUTES = 5, 200, 0.75
 MINILM = "minilm"
 
 
@@ -40,16 +40,16 @@ class Row(NamedTuple):
 
 ROWS = {
     "tfidf": Row("TF-IDF, linear", "words", 500_000),
-    "skipgram": Row("skip-gram + BiLSTM", "skipgram", 16_000),
-    "elmo": Row("ELMo", "elmo", 9_000),
-    "gpt": Row("GPT", "gpt", 5_000),
-    "bert": Row("BERT", "bert", 8_000),
-    "random": Row("the same BERT from random weights", "bert", 8_000, ("--random",)),
-    MINILM: Row("MiniLM, imported", MINILM, 2_700, languages=("en",)),
+    "skipgram": Row("skip-gram + BiLSTM", "skipgram", 30_000),
+    "elmo": Row("ELMo", "elmo", 7_000),
+    "gpt": Row("GPT", "gpt", 3_000),
+    "bert": Row("BERT", "bert", 7_500),
+    "random": Row("the same BERT from random weights", "bert", 7_500, ("--random",)),
+    MINILM: Row("MiniLM, imported", MINILM, 2_400, languages=("en",)),
 }
-START = 7.0
+START = 5.0
 """Seconds that a command takes beside: imports, loading, intervals of the metrics."""
-BUILD = 40.0
+BUILD = 25.0
 """Seconds that reading the text takes before a model learns from it."""
 
 
@@ -85,7 +85,7 @@ class Table(NamedTuple):
     def cell(self, row: str, name: str, seed: int) -> str:
         """What the result of a cell is called."""
         bench = self.bench
-        return f"{name}.{row}.{bench.size}.{bench.minutes:g}min.{min(DATASETS[name].most, bench.most)}.{seed}"
+        return f"{name}.{row}.{bench.size}.{bench.minutes:g}min.{bench.examples(name)}.{seed}"
 
 
 def estimate(table: Table) -> float:
@@ -98,15 +98,19 @@ def estimate(table: Table) -> float:
     for row, name in table.cells():
         for seed in range(table.seeds):
             if not (bench.folder / "cells" / f"{table.cell(row, name, seed)}.json").exists():
-                waiting += START / bench.jobs + work(DATASETS[name], bench) / ROWS[row].speed
+                waiting += START / bench.jobs + work(name, bench) / ROWS[row].speed
     return waiting
 
 
-def work(found: Dataset, bench: Bench) -> float:
+def work(name: str, bench: Bench) -> float:
     """The tokens of learning, and those of validation after each pass and at the end, which are three times faster."""
-    passes = bench.passes or found.passes
-    dev = min(bench.most_dev, 3000)
-    return found.tokens * (passes * min(found.most, bench.most) + (passes + 1) * dev / 3)
+    found, passes = DATASETS[name], bench.passes or DATASETS[name].passes
+    return found.tokens * (passes * bench.examples(name) + (passes + 1) * held(found, bench) / 3)
+
+
+def held(found: Dataset, bench: Bench) -> int:
+    """How many examples of the dev part are used."""
+    return min(bench.most_dev, found.held, found.most_held)
 
 
 def make(table: Table) -> tuple[dict[str, dict[str, list[dict[str, Any]]]], dict[str, str]]:
@@ -185,11 +189,12 @@ def grid(
     """The lines of a table, and below it why cells are empty."""
     notes: list[str] = []
     found = [DATASETS[name] for name in sets]
-    examples = [min(one.most, table.bench.most) for one in found]
+    examples = [table.bench.examples(name) for name in sets]
     lines = [
         "| | " + " | ".join(one.title for one in found) + " |",
         "|---|" + "---|" * len(found),
         "| task, metric | " + " | ".join(f"{one.task}, {one.metric.replace('_', ' ')}" for one in found) + " |",
+        "| dev examples | " + " | ".join(f"{held(one, table.bench):,}" for one in found) + " |",
         "| training examples at most, passes | "
         + " | ".join(f"{n:,}, {table.bench.passes or one.passes}" for n, one in zip(examples, found, strict=True))
         + " |",
@@ -228,14 +233,16 @@ def commands(table: Table, row: str, sets: Sequence[str]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="1,000 examples, one pass, one seed, a minute each")
+    parser.add_argument(
+        "--quick", action="store_true", help="1,000 examples at most, one pass, one seed, 45 seconds of pre-training"
+    )
     parser.add_argument("-o", "--out", type=Path, default=Path("results"), help="keep models and results here")
     parser.add_argument("--write", type=Path, default=Path("docs/results.md"))
-    parser.add_argument("--minutes", type=float, help="of pre-training; else 15, or 1 with --quick")
+    parser.add_argument("--minutes", type=float, help="of pre-training; else 15, or 0.75 with --quick")
     parser.add_argument("--seeds", type=int, help="else 2, or 1 with --quick")
     parser.add_argument("--size", default="mini")
     parser.add_argument("--only", default="", help=f"rows and sets, of {', '.join([*ROWS, *DATASETS])}")
-    parser.add_argument("--most", type=int, help="training examples at most")
+    parser.add_argument("--share", type=int, help="one of so many training examples; else 1, or 5 with --quick")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="fine-tunings side by side")
     options = parser.parse_args()
     table = read(parser, options)
@@ -257,7 +264,7 @@ def read(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Table:
         options.minutes or (QUICK_MINUTES if quick else 15.0),
         options.size,
         options.jobs,
-        options.most or (QUICK_MOST if quick else 1_000_000),
+        options.share or (QUICK_SHARE if quick else 1),
         QUICK_DEV if quick else 1_000_000,
         1 if quick else 0,
     )

@@ -45,31 +45,39 @@ class Dataset(NamedTuple):
     passes: int
     tokens: int
     """About how many an example has, all of its rows together."""
+    held: int
+    """Examples of the dev part."""
+    most_held: int = 1_000_000
+    """Of which at most so many are used."""
 
 
 DATASETS = {
     "sst2": Dataset(
-        "SST-2", "en", "classify", "classify/sst2.train.tsv.gz", "classify/sst2.dev.tsv", "accuracy", 5000, 3, 12
+        "SST-2", "en", "classify", "classify/sst2.train.tsv.gz", "classify/sst2.dev.tsv", "accuracy", 5000, 3, 12, 872
     ),
-    "mrpc": Dataset("MRPC", "en", "pair", "pair/mrpc.train.tsv.gz", "pair/mrpc.dev.tsv", "accuracy", 5000, 3, 55),
+    "mrpc": Dataset("MRPC", "en", "pair", "pair/mrpc.train.tsv.gz", "pair/mrpc.dev.tsv", "accuracy", 2500, 2, 55, 500),
     "conll2003": Dataset(
         "CoNLL-2003", "en", "tag", "tag/conll2003_ner.train.txt.gz", "tag/conll2003_ner.dev.txt.gz", "entity_f1",
-        5000, 3, 20,
+        5000, 2, 20, 3250,
     ),
     "squad2": Dataset(
-        "SQuAD 2.0 part", "en", "span", "qa/squad2_part.train.json.gz", "qa/squad2_part.dev.json.gz", "f1", 1500, 2, 280
+        "SQuAD 2.0 part", "en", "span", "qa/squad2_part.train.json.gz", "qa/squad2_part.dev.json.gz", "f1",
+        700, 2, 280, 1321, 400,
     ),
     "chnsenticorp": Dataset(
         "ChnSentiCorp", "zh", "classify", "classify/chnsenticorp.train.tsv.gz", "classify/chnsenticorp.dev.tsv.gz",
-        "accuracy", 5000, 2, 100,
+        "accuracy", 2000, 2, 100, 1160,
     ),
     "ocnli": Dataset(
-        "OCNLI", "zh", "pair", "pair/ocnli.train.tsv.gz", "pair/ocnli.dev.tsv.gz", "accuracy", 5000, 3, 40
+        "OCNLI", "zh", "pair", "pair/ocnli.train.tsv.gz", "pair/ocnli.dev.tsv.gz", "accuracy", 4000, 2, 40, 2950, 1500
     ),
     "msra": Dataset(
-        "MSRA NER", "zh", "tag", "tag/msra_ner.train.txt.gz", "tag/msra_ner.dev.txt.gz", "entity_f1", 5000, 2, 45
+        "MSRA NER", "zh", "tag", "tag/msra_ner.train.txt.gz", "tag/msra_ner.dev.txt.gz", "entity_f1", 3000, 2, 45,
+        2318, 1500,
     ),
-    "c3": Dataset("C3", "zh", "choice", "choice/c3.train.jsonl.gz", "choice/c3.dev.jsonl.gz", "accuracy", 1000, 2, 420),
+    "c3": Dataset(
+        "C3", "zh", "choice", "choice/c3.train.jsonl.gz", "choice/c3.dev.jsonl.gz", "accuracy", 400, 2, 420, 3816, 400
+    ),
 }  # fmt: skip
 CORPORA = {"en": ("lm/wiki_en.txt.gz", "lm/wikinews_en.txt.gz"), "zh": ("lm/wiki_zh.txt.gz",)}
 LANGUAGES = {"en": "English", "zh": "Chinese"}
@@ -164,8 +172,8 @@ class Bench(NamedTuple):
     size: str
     jobs: int
     """How many are fine-tuned side by side, each with one thread: faster than one with several."""
-    most: int = 1_000_000
-    """Training examples at most, whatever the set."""
+    share: int = 1
+    """One of so many of the training examples that a set would have."""
     most_dev: int = 1_000_000
     passes: int | None = 0
     """0: as the set says; None: as the number of examples decides."""
@@ -173,8 +181,12 @@ class Bench(NamedTuple):
     def part(self, name: str, most: int | None = None) -> tuple[str, str]:
         """Training and validation examples, as files of the folder."""
         found = DATASETS[name]
-        kept = min(found.most if most is None else most, self.most)
-        return self._file(found.train, kept), self._file(found.dev, self.most_dev)
+        kept = self.examples(name) if most is None else most
+        return self._file(found.train, kept), self._file(found.dev, min(found.most_held, self.most_dev))
+
+    def examples(self, name: str) -> int:
+        """Training examples at most."""
+        return max(1, DATASETS[name].most // self.share)
 
     def _file(self, name: str, most: int) -> str:
         """A part of a file, or the file itself where no limit is set."""
@@ -191,6 +203,7 @@ class Bench(NamedTuple):
         path = self.folder / "data" / Path(name).name
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)  # a link to where the data was before
             path.symlink_to(data_path(name))
         return f"data/{path.name}"
 
@@ -244,7 +257,7 @@ class Bench(NamedTuple):
         shutil.rmtree(self.folder / f"{out}.stages", ignore_errors=True)
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(told, ensure_ascii=False, indent=1))
-        print(f"{cell:<34}{told.get('error') or format_line(told)}", flush=True)
+        print(f"{cell:<48}{told.get('error') or format_line(told)}", flush=True)
         return told
 
     def each(self, tasks: Sequence[Callable[[], T]]) -> list[T]:

@@ -137,13 +137,13 @@ def _grow(
 def _go_on(artifact: Artifact, old: Any, run: Run) -> Any:
     """A net after more pre-training on other text, in the same tokens."""
     recipe = cast(NetRecipe, override(old.recipe, run.settings))
-    wanted = recipe.tokenizer.vocab_size
-    if replace(recipe.tokenizer, vocab_size=None) == replace(old.recipe.tokenizer, vocab_size=None) and (
-        wanted != old.recipe.tokenizer.vocab_size
+    if (
+        recipe.tokenizer
+        == replace(old.recipe.tokenizer, vocab_size=recipe.tokenizer.vocab_size)
+        != old.recipe.tokenizer
     ):
-        old = import_module("firth.fit.growth").grow(old, run.corpus, wanted or 0, run.threads)
-        recipe = replace(recipe, tokenizer=old.recipe.tokenizer)
-        run = replace(run, tokenizer=old.tokenizer)
+        old = import_module("firth.fit.growth").grow(old, run.corpus, recipe.tokenizer.vocab_size or 0, run.threads)
+        recipe, run = replace(recipe, tokenizer=old.recipe.tokenizer), replace(run, tokenizer=old.tokenizer)
     kept = {part: getattr(recipe, part) == getattr(old.recipe, part) for part in _FIXED}
     if not all(kept.values()):
         free = ", ".join((*_OPEN, "tokenizer.vocab_size"))

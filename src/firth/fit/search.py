@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 
 from firth.artifact.folder import Artifact, open_artifact
 from firth.artifact.models import load, save
-from firth.errors import OutputError
+from firth.errors import OutputError, RecipeError
 from firth.files import require_free
 from firth.fit.curves import CURVE, METRICS
 from firth.fit.finetune import finetune
+from firth.fit.linear import is_plain
 from firth.fit.tuning_settle import HEAD_RATE, tuning_rate
 from firth.nets.recipe import NetRecipe
 from firth.progress import note
@@ -76,6 +77,8 @@ def finetune_all(
     require_free(folder)
     if runs_of(folder).exists() and not resume:
         raise OutputError(f"{runs_of(folder)} holds unfinished runs: go on with --resume, or choose another -o.")
+    if search and is_plain(open_artifact(Path(model))):
+        raise RecipeError("a linear baseline has no rates to search: leave --search out.")
     choices = grid(usual_rate(open_artifact(Path(model)))) if search else [()]
     trials: list[Trial] = []
     for number, (more, one) in enumerate(itertools.product(choices, range(seed, seed + seeds))):

@@ -1,4 +1,4 @@
-"""The part of the report that shows fine-tuning: the same tasks over word vectors, a new network and a pre-trained one."""
+"""The part of the report that shows fine-tuning: the same tasks over vectors, a new network and a trained one."""
 
 from __future__ import annotations
 
