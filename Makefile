@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types bench bench-counts bench-vectors bench-nets clean .venv
+.PHONY: demo test lint types bench bench-counts bench-vectors bench-nets bench-tasks clean .venv
 
 .venv: .venv/.ready
 
@@ -37,8 +37,11 @@ bench-vectors: .venv/.ready
 bench-nets: .venv/.ready
 	for script in nets lstm scoring growth; do $(BIN)/python bench/$$script.py || exit 1; done
 
-bench: .venv/.ready
-	for script in bench/*.py; do $(BIN)/python $$script || exit 1; done
+bench-tasks: .venv/.ready
+	$(BIN)/python bench/tasks.py
+
+bench: bench-counts bench-vectors bench-nets bench-tasks
+	for script in encode store smoothing outputs; do $(BIN)/python bench/$$script.py || exit 1; done
 
 clean:
 	find src -name '*.nb[ic]' -delete

@@ -221,6 +221,9 @@ def draw(study: Study, found: Scores, path: Path) -> None:
                 if drawn:
                     axis.plot(*zip(*drawn, strict=True), marker="o", label=line.title)
             axis.set(xscale="log", xlabel="examples", ylabel=DATASETS[name].metric.replace("_", " "))
+            shown = [min(size, COUNTS[name]) for size in study.sizes]
+            axis.set_xticks(shown, labels=[f"{size:,}" for size in shown], fontsize=8)
+            axis.minorticks_off()
             axis.set_title(f"{TITLES[part]}: {DATASETS[name].title}", fontsize=10)
             axis.grid(alpha=0.3)
             axis.legend(fontsize=8)
@@ -257,4 +260,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted: the same command goes on.") from None

@@ -274,4 +274,7 @@ def read(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Table:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted: the same command goes on.") from None

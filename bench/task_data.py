@@ -305,7 +305,14 @@ def format_line(told: dict[str, Any]) -> str:
     return f"{told['seconds']:6.0f} s  {', '.join(values[:3])}"
 
 
+def main(words: Sequence[str]) -> None:
+    if not words:
+        print(__doc__, f"The sets: {', '.join(DATASETS)}.", sep="\n")
+    elif len(words) != 3 or words[0] not in DATASETS or not words[1].isdigit():
+        raise SystemExit(f"give one of {', '.join(DATASETS)}, a number of examples and a file.")
+    else:
+        print(f"{cut(DATASETS[words[0]].train, int(words[1]), Path(words[2])):,} examples")
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 4 or sys.argv[1] not in DATASETS or not sys.argv[2].isdigit():
-        raise SystemExit(f"{__doc__}\nThe sets: {', '.join(DATASETS)}.")
-    print(f"{cut(DATASETS[sys.argv[1]].train, int(sys.argv[2]), Path(sys.argv[3])):,} examples")
+    main(sys.argv[1:])
