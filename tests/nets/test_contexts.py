@@ -108,7 +108,7 @@ def test_a_long_text_is_read_in_parts(name: str, pooling: str) -> None:
     [
         ({"layer": 3}, "choose from 0 to 2"),
         ({"layer": "first"}, "no layer first"),
-        ({"pooling": "median"}, "mean, first, last, max"),
+        ({"pooling": "median"}, "mean, whole, first, last, max"),
     ],
 )
 def test_what_is_not_there_is_refused(options: dict[str, str | int], said: str) -> None:

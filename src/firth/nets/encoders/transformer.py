@@ -17,7 +17,7 @@ from firth.nets.noise import Noise, add_dropped
 from firth.nets.recipe import EncoderRecipe, NetRecipe
 from firth.nets.visibility import Asked, Sight, View
 
-_SPREAD, _WIDTH = 0.02, 768  # standard deviation of first parameters, in a network so wide (Devlin et al. 2019)
+_SPREAD = 0.02
 _FEW = 0.75  # share of the places up to which the last layer is made for these alone
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": f.gelu,
@@ -65,7 +65,7 @@ class FeedForward(nn.Module):
     def __init__(self, recipe: EncoderRecipe) -> None:
         super().__init__()
         self.inner = make_linear(recipe.width, recipe.inner)
-        self.outer = make_linear(recipe.inner, recipe.width, recipe.width)
+        self.outer = make_linear(recipe.inner, recipe.width)
         self.activation = ACTIVATIONS[recipe.activation]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -198,13 +198,10 @@ class Transformer(Encoder):
                 parameter.div_(math.sqrt(2 * self.recipe.layers))
 
 
-def make_linear(inputs: int, outputs: int, width: int | None = None) -> Linear:
-    """A product with a bias; first parameters as in BERT, in narrower networks as much larger as keeps what they make.
-
-    With 0.02 in a network of 128, attention is so even at first that it takes thousands of steps to look anywhere.
-    """
+def make_linear(inputs: int, outputs: int) -> Linear:
+    """A product with a bias; first parameters as in BERT."""
     made = Linear(inputs, outputs)
-    nn.init.normal_(made.weight, std=_SPREAD * math.sqrt(_WIDTH / (width or inputs)))
+    nn.init.normal_(made.weight, std=_SPREAD)
     nn.init.zeros_(made.bias)
     return made
 
