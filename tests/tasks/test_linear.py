@@ -14,9 +14,10 @@ from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from firth.errors import ArtifactError, CorpusError, RecipeError
-from firth.tasks import linear
+from firth.tasks import linear, solver
 from firth.tasks.examples import TextExample
-from firth.tasks.linear import Grams, LinearModel, LinearRecipe, ngram_keys, restore
+from firth.tasks.linear import Grams, LinearModel, ngram_keys, restore
+from firth.tasks.linear_recipe import LinearRecipe
 from firth.text.corpus import read_corpus
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import Tokenizer
@@ -181,7 +182,7 @@ def test_the_stream_goes_on_past_a_chunk(words: Tokenizer, monkeypatch: pytest.M
     model = model_of(grams(words, TEXTS, labels=("x", "y")))
     examples = [TextExample(text) for text in TEXTS]
     together = list(model.stream(examples))
-    monkeypatch.setattr(linear, "_CHUNK", 2)
+    monkeypatch.setattr(solver, "_CHUNK", 2)
     advanced: list[int] = []
     assert list(model.stream(iter(examples), advanced.append)) == together
     assert advanced == [2, 1]

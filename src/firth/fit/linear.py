@@ -19,7 +19,8 @@ from firth.fit.tuning_settle import labels_of
 from firth.progress import note, progress
 from firth.recipes.values import override
 from firth.tasks.examples import TextExample
-from firth.tasks.linear import Grams, LinearModel, LinearRecipe, numbers_of
+from firth.tasks.linear import Grams, LinearModel, numbers_of
+from firth.tasks.linear_recipe import LinearRecipe
 from firth.text.scripts import script_counts
 from firth.tokens.tokenizer import Tokenizer
 

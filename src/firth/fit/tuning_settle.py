@@ -11,7 +11,7 @@ from firth.errors import CorpusError
 from firth.fit.settle import is_free
 from firth.nets.recipe import NetRecipe
 from firth.recipes.values import override
-from firth.tasks.examples import ChoiceExample, Example, TagExample, TextExample
+from firth.tasks.examples import Example, TagExample, TextExample
 from firth.tasks.recipe import HeadRecipe, Strategy, TaskName, TaskRecipe, default_learning
 
 _MANY = 20  # different numbers from which on labels are values and not classes
@@ -121,10 +121,3 @@ def known_labels(example: Example) -> tuple[str, ...]:
     if isinstance(example, TagExample):
         return example.tags or ()
     return (example.labels or ()) if isinstance(example, TextExample) else ()
-
-
-def check_choices(examples: Sequence[Example]) -> None:
-    """Raises `CorpusError` for a question with fewer than two options."""
-    for example in examples:
-        if isinstance(example, ChoiceExample) and len(example.choices) < 2:
-            raise CorpusError(f"{example.origin}: there is nothing to choose from: give two choices or more.")

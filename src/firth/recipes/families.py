@@ -9,7 +9,7 @@ from firth.counts.mixture import MixtureRecipe
 from firth.counts.recipe import NgramRecipe
 from firth.nets.ensemble import EnsembleRecipe
 from firth.nets.recipe import NetRecipe
-from firth.tasks.linear import LinearRecipe
+from firth.tasks.linear_recipe import LinearRecipe
 from firth.tasks.recipe import TaskRecipe
 from firth.tokens.recipe import TokenizerRecipe
 from firth.vectors.recipe import (

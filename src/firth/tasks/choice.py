@@ -18,7 +18,8 @@ from firth.tasks.frame import Frame
 from firth.tasks.head import spread
 from firth.tasks.metrics import measure
 from firth.tasks.rows import PLACES, Row
-from firth.tasks.task import LABELS, Answer, Floats, Task, pooled_places, softmax
+from firth.tasks.solver import Answer
+from firth.tasks.task import LABELS, Floats, Task, pooled_places, softmax
 
 OPTIONS = "options"
 """Of each row, how many rows its example has; noted once an example."""

@@ -16,7 +16,8 @@ from firth.tasks.examples import Example, TextExample
 from firth.tasks.frame import Frame
 from firth.tasks.metrics import measure
 from firth.tasks.rows import PLACES, Numbers, Row
-from firth.tasks.task import LABELS, Answer, Floats, Task, numbers_of, pooled_places, softmax
+from firth.tasks.solver import Answer
+from firth.tasks.task import LABELS, Floats, Task, numbers_of, pooled_places, softmax
 
 _LIKELY = 0.5  # from which probability on a label is given, where there may be several
 

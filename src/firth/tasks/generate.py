@@ -21,7 +21,8 @@ from firth.tasks.frame import Frame
 from firth.tasks.metrics import measure
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.rows import PLACES, Numbers, Row, pack
-from firth.tasks.task import LABELS, Answer, Floats, Task
+from firth.tasks.solver import Answer
+from firth.tasks.task import LABELS, Floats, Task
 from firth.tokens.language import FIRST_WORD
 from firth.tokens.tokenizer import EOS, UNK, Tokenizer
 

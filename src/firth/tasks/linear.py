@@ -8,84 +8,29 @@ a pair there are the values of both texts, of what they share (the smaller value
 
 from __future__ import annotations
 
-import math
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from importlib import import_module
-from itertools import islice
-from typing import Any, ClassVar, Literal, cast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from firth.errors import ArtifactError, CorpusError, RecipeError
-from firth.progress import progress
 from firth.tasks.examples import Example, TextExample
+from firth.tasks.linear_recipe import LinearRecipe
 from firth.tasks.metrics import measure
-from firth.tasks.reading import read_items
-from firth.text.layout import Layout
+from firth.tasks.solver import Answer, Solver
 from firth.tokens.encoder import Encoder
 from firth.tokens.language import FIRST_WORD
-from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import UNK, Tokenizer
 
-Answer = dict[str, Any]
 Numbers = npt.NDArray[np.int64]
-_CHUNK = 4096  # examples that are looked at together
 _ROOM = 1 << 22  # characters whose n-grams are held at a time
 _CHARACTERS = 0x110000  # code points that there are
 _TINY = 1e-30
 _LIKELY = 0.5  # from which probability on a label is given, where there may be several
 _DAMAGED = "the numbers of the linear model are damaged: copy the folder again, or train it again."
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinearRecipe:
-    """A linear model that does a task."""
-
-    task: Literal["classify", "pair"] = "classify"
-    form: Literal["single", "multi", "number"] = "single"
-    """classify: one label or several; pair: a label or a number."""
-    tokenizer: TokenizerRecipe = field(default_factory=lambda: TokenizerRecipe(model="words"))
-    labels: tuple[str, ...] = ()
-    fields: tuple[str, ...] = ()
-    """Where the parts of examples stand in files, as ROLE=NAME."""
-    features: Literal["auto", "tokens", "characters"] = "auto"
-    """What n-grams are made of; auto: of tokens, but of characters where the tokens are words and the text is Chinese,
-    because words of Chinese are many and a vocabulary from another text knows too few of them."""
-    ngrams: int = 2
-    """The longest n-grams; all shorter ones are there, too."""
-    min_count: int = 2
-    """n-grams that fewer texts have are left out."""
-    weighting: Literal["tfidf", "binary", "counts"] = "tfidf"
-    cost: float | Literal["auto"] = "auto"
-    """C of logistic regression: what errors cost beside the squared length of the weights; auto: what is best on the
-    dev examples."""
-    home: ClassVar[str] = "firth.tasks.linear"
-
-    def __post_init__(self) -> None:
-        if self.form == ("multi" if self.task == "pair" else "number"):
-            raise RecipeError(f"form={self.form} does not go with {self.task}: leave it out.")
-        if not 1 <= self.ngrams <= 6:
-            raise RecipeError(f"ngrams={self.ngrams} must be from 1 to 6.")
-        if self.min_count < 1:
-            raise RecipeError(f"min_count={self.min_count} must be 1 or more.")
-        if self.cost != "auto" and not 0 < self.cost < math.inf:
-            raise RecipeError(f"cost={self.cost} must be a number above 0, or auto.")
-
-    @property
-    def kind(self) -> str:
-        """What an artifact made by this recipe is."""
-        return "tasks"
-
-    def with_tokenizer(self, tokenizer: TokenizerRecipe) -> LinearRecipe:
-        """The same with another tokenizer."""
-        return replace(self, tokenizer=tokenizer)
-
-    def restore(self, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> Any:
-        """The model of a saved artifact's arrays."""
-        return import_module(self.home).restore(self, arrays, tokenizer)
 
 
 class Grams:
@@ -239,10 +184,9 @@ class Whole:
     cut: int = 0
 
 
-class LinearModel:
+class LinearModel(Solver):
     """Weights of n-grams for each label."""
 
-    shows_progress = True
     frame = Whole()
 
     def __init__(self, grams: Grams, weights: npt.NDArray[np.float32], bias: npt.NDArray[np.float64]) -> None:
@@ -258,22 +202,9 @@ class LinearModel:
         """The numbers that an artifact keeps."""
         return {"keys": self.grams.keys, "idf": self.grams.idf, "weights": self.weights, "bias": self.bias}
 
-    def predict(self, items: Iterable[Any]) -> list[Answer]:
-        """What the model says of each item: a text, or two for pair. Each answer is a dictionary."""
-        return self.solve(list(read_items(self.task, items, labelled=False)))
-
-    def solve(self, examples: Sequence[Example]) -> list[Answer]:
-        """The answers to examples."""
-        with progress("predicting", len(examples), "examples") as advance:
-            return list(self.stream(examples, advance))
-
-    def stream(self, examples: Iterable[Example], advance: Any = None) -> Iterator[Answer]:
-        """The answers one after the other, for files of any length."""
-        waiting = iter(examples)
-        while chunk := list(islice(waiting, _CHUNK)):
-            yield from self.answers(self.grams.matrix(cast(Sequence[TextExample], chunk)))
-            if advance is not None:
-                advance(len(chunk))
+    def answer_all(self, examples: Sequence[Example]) -> list[Answer]:
+        """The answers to some examples."""
+        return self.answers(self.grams.matrix(cast(Sequence[TextExample], examples)))
 
     def answers(self, matrix: Any) -> list[Answer]:
         """What is told of each row of n-grams."""

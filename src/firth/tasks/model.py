@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,22 +13,17 @@ import torch
 from firth.errors import ArtifactError
 from firth.nets.model import HEADS, NetModel, own_tensors
 from firth.nets.model import restore as restore_net
-from firth.progress import progress
 from firth.tasks.examples import Example
 from firth.tasks.frame import Frame
-from firth.tasks.reading import read_items
 from firth.tasks.recipe import TaskRecipe
-from firth.tasks.task import Answer, Task, make_task
+from firth.tasks.solver import Answer, Solver
+from firth.tasks.task import Task, make_task
 from firth.text.layout import Layout
 from firth.tokens.tokenizer import Tokenizer
 
-_CHUNK = 4096  # examples that are looked at together, so that those of the same length can be read together
 
-
-class TaskModel:
+class TaskModel(Solver):
     """A network and the head of a task."""
-
-    shows_progress = True
 
     def __init__(self, recipe: TaskRecipe, base: NetModel, task: Task) -> None:
         self.recipe, self.base = recipe, base
@@ -44,26 +39,9 @@ class TaskModel:
         own = {f"{HEADS}{self.task}.{name}": tensor for name, tensor in own_tensors(self.head).items()}
         return self.base.arrays() | {name: tensor.detach().numpy() for name, tensor in own.items()}
 
-    def predict(self, items: Iterable[Any]) -> list[Answer]:
-        """What the model says of each item: see the task's page for what an item is.
-
-        classify and generate: a text; pair: two texts; tag: words or a text; span: a dictionary with passage and
-        question; choice: one with context, question and choices. Each answer is a dictionary.
-        """
-        return self.solve(list(read_items(self.task, items, labelled=False)))
-
-    def solve(self, examples: Sequence[Example]) -> list[Answer]:
-        """The answers to examples."""
-        with progress("predicting", len(examples), "examples") as advance:
-            return list(self.stream(examples, advance))
-
-    def stream(self, examples: Iterable[Example], advance: Any = None) -> Iterator[Answer]:
-        """The answers one after the other, for files of any length."""
-        waiting = iter(examples)
-        while chunk := list(islice(waiting, _CHUNK)):
-            yield from self.head.solve(self.base.network, chunk, self.frame)
-            if advance is not None:
-                advance(len(chunk))
+    def answer_all(self, examples: Sequence[Example]) -> list[Answer]:
+        """The answers to some examples."""
+        return self.head.solve(self.base.network, examples, self.frame)
 
     def measure(
         self, examples: Sequence[Example], answers: Sequence[Answer], seed: int = 0, samples: int = 1000

@@ -16,7 +16,8 @@ from firth.tasks.examples import Example, TextExample
 from firth.tasks.frame import Frame
 from firth.tasks.metrics import measure
 from firth.tasks.rows import PLACES, Row
-from firth.tasks.task import LABELS, Answer, Floats, numbers_of, pooled_places
+from firth.tasks.solver import Answer
+from firth.tasks.task import LABELS, Floats, numbers_of, pooled_places
 
 _SCALE = 1000  # numbers to be told are noted in thousandths
 

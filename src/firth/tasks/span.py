@@ -23,8 +23,9 @@ from firth.tasks.head import spread
 from firth.tasks.metrics import is_chinese, measure
 from firth.tasks.metrics_answers import answer_scores, best_threshold
 from firth.tasks.rows import GROUPS, PLACES, Numbers, Row
+from firth.tasks.solver import Answer
 from firth.tasks.spans import best_over_windows, windows
-from firth.tasks.task import LABELS, Answer, Floats, Task
+from firth.tasks.task import LABELS, Floats, Task
 
 CHARACTERS = "characters"
 """Of each place but the first: where its token begins and ends in the passage, as begin * 2**32 + end."""

@@ -21,7 +21,8 @@ from firth.tasks.metrics import measure
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.rows import GROUPS, PLACES, Numbers, Row
 from firth.tasks.schemes import scheme_of
-from firth.tasks.task import LABELS, Answer, Floats, Task, numbers_of, softmax
+from firth.tasks.solver import Answer
+from firth.tasks.task import LABELS, Floats, Task, numbers_of, softmax
 from firth.tokens.tokenizer import UNK
 
 WORDS = "words"

@@ -24,11 +24,10 @@ from firth.tasks.frame import Frame
 from firth.tasks.head import Head
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.rows import GROUPS, PLACES, Numbers, Row, pack
+from firth.tasks.solver import Answer
 from firth.tokens.language import FIRST_WORD
 
 Floats = npt.NDArray[np.float32]
-Answer = dict[str, Any]
-"""What is told of an example, as JSON."""
 LABELS = "labels"
 
 
