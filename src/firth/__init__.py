@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from firth.artifact.models import load
     from firth.errors import FirthError
     from firth.fit.adapt import adapt
+    from firth.fit.finetune import finetune
     from firth.fit.mixing import mix
     from firth.fit.train import train
     from firth.recipes.table import find_recipe
@@ -33,6 +34,7 @@ _HOMES = {
     "check_corpus": "firth.text.check",
     "export_model": "firth.artifact.formats",
     "find_recipe": "firth.recipes.table",
+    "finetune": "firth.fit.finetune",
     "import_model": "firth.artifact.formats",
     "info": "firth.artifact.folder",
     "load": "firth.artifact.models",
@@ -49,6 +51,7 @@ __all__ = [
     "check_corpus",
     "export_model",
     "find_recipe",
+    "finetune",
     "import_model",
     "info",
     "load",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from importlib import import_module
 from typing import ClassVar
@@ -16,7 +17,7 @@ from firth.nets.recipe import NetRecipe
 from firth.objectives.sequences import Sequences
 
 
-class Objective(nn.Module):
+class Objective(nn.Module, ABC):
     """What a network is taught. Each method but `places`, `count` and `loss` may be left as it is."""
 
     name: ClassVar[str]
@@ -43,17 +44,17 @@ class Objective(nn.Module):
         """Changes a batch by what a network says of it."""
         return batch
 
+    @abstractmethod
     def places(self, batch: Batch) -> Tensor | None:
         """Numbers of the places whose states are needed, in order; None for all."""
-        raise NotImplementedError
 
+    @abstractmethod
     def count(self, batch: Batch) -> int:
         """How many predictions it makes in a batch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def loss(self, network: Network, states: States, batch: Batch, noise: Noise | None) -> Loss:
         """The sum of the losses of all predictions in a batch, and their number."""
-        raise NotImplementedError
 
 
 _HOMES = {

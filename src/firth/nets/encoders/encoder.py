@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from importlib import import_module
 
 from torch import Tensor, nn
@@ -19,9 +20,10 @@ _HOMES = {
 }
 
 
-class Encoder(nn.Module):
+class Encoder(nn.Module, ABC):
     """One direction of reading."""
 
+    @abstractmethod
     def forward(self, entered: Tensor, view: View, places: Tensor | None = None) -> tuple[list[Tensor], Tensor]:
         """The states of all layers, and the last ones.
 
@@ -29,15 +31,14 @@ class Encoder(nn.Module):
         states of every layer, (rows, places, width) each; if `places` are given the last layer may be left out of it.
         The second is (places asked for, width), or that of all places row after row.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def extend(self, entered: Tensor, memory: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """The last states (rows, new places, width) of new vectors after those in the memory, empty at first."""
-        raise NotImplementedError
 
+    @abstractmethod
     def work(self, length: int, predicted: float = 1.0) -> float:
         """Floating-point operations for one token, forwards, in rows of that length."""
-        raise NotImplementedError
 
 
 def make_encoder(recipe: NetRecipe) -> Encoder:

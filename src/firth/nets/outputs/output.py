@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
@@ -34,9 +35,10 @@ _HOMES = {
 }
 
 
-class OutputLayer(nn.Module):
+class OutputLayer(nn.Module, ABC):
     """All of them are given states (places, width) and tell probabilities of tokens."""
 
+    @abstractmethod
     def loss(
         self, states: Tensor, targets: Tensor, previous: Tensor | None = None, noise: Noise | None = None
     ) -> Tensor:
@@ -45,23 +47,22 @@ class OutputLayer(nn.Module):
         `previous` has the token before each target, for proposals that look at it. Without noise it is the exact sum of
         -log p.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def log_probabilities(self, states: Tensor) -> Tensor:
         """(places, tokens): normalised; -inf for the tokens that are never predicted."""
-        raise NotImplementedError
 
+    @abstractmethod
     def log_probability(self, states: Tensor, targets: Tensor) -> Tensor:
         """(places): of the targets alone, the same numbers as in `log_probabilities`."""
-        raise NotImplementedError
 
     def logits(self, states: Tensor) -> Tensor:
         """(places, tokens): numbers whose softmax is the distribution over all tokens."""
         return self.log_probabilities(states)
 
+    @abstractmethod
     def work(self) -> float:
         """Floating-point operations for one prediction in learning, forwards."""
-        raise NotImplementedError
 
     def prepare(self, store: TokenStore) -> None:
         """Looks at the text that is to be learnt: called before the first step, also when training goes on."""
@@ -92,17 +93,17 @@ class ExactLayer(OutputLayer):
             self.transform = Transform(recipe, width, width)
             self._before = 2.0 * width * width
 
+    @abstractmethod
     def losses(self, entered: Tensor, targets: Tensor) -> Tensor:
         """(places): -log p of targets that can be predicted, from what `enter` makes of states."""
-        raise NotImplementedError
 
+    @abstractmethod
     def all_logs(self, entered: Tensor) -> Tensor:
         """(places, tokens): log p of all tokens, from the same."""
-        raise NotImplementedError
 
+    @abstractmethod
     def own_work(self) -> float:
         """As `work`, for what comes after `enter`."""
-        raise NotImplementedError
 
     def enter(self, states: Tensor) -> Tensor:
         """The states, or what one more layer makes of them."""

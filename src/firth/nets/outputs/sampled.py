@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -60,9 +61,9 @@ class Sampled(ExactLayer):
         ]
         return torch.stack(losses).sum()
 
+    @abstractmethod
     def estimate(self, of_targets: Tensor, of_drawn: Tensor, targets: Tensor, group: Samples) -> Tensor:
         """The sum of the losses of the places of a group, from the scores of targets and of what was drawn."""
-        raise NotImplementedError
 
     def logits(self, states: Tensor) -> Tensor:
         return self._scores(self.enter(states))
