@@ -201,7 +201,7 @@ def test_options_that_mean_nothing(option: str, value: Any, folder: Path, tmp_pa
         finetune(folder / "kn3", "classify", train=TRAIN, dev=DEV, out=tmp_path / "m", **{option: value})
 
 
-@pytest.mark.parametrize("task", ["tag", "span", "choice", "generate"])
+@pytest.mark.parametrize("task", ["span", "choice", "generate"])
 def test_tasks_that_need_more(task: str, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(AbilityError, match=f"not {task}: fine-tune a network or word vectors"):
         finetune(folder / "words", task, train=TRAIN, dev=DEV, out=tmp_path / "m")

@@ -89,6 +89,25 @@ def test_rows_and_batches_fit_the_text() -> None:
     assert settle.settle_rest(long, [], store, 30, None).recipe.rows.length == 24  # 9 words, twice
 
 
+def test_few_tokens_are_made_easy_to_learn_from() -> None:
+    """What is read once needs no dropout, and masked models start with their neighbours and hide more."""
+    chosen, why = settle.ease(bert(), [], planned=1e6, text=10**7)
+    assert chosen.encoder.dropout == chosen.encoder.attention_dropout == chosen.embedding.dropout == 0
+    assert chosen.masking.rate == 0.3
+    assert chosen.encoder.start == "neighbours"
+    assert (
+        why == "no dropout, for no text is read twice, 30% of the tokens hidden, heads that start with their neighbours"
+    )
+    again = settle.ease(bert(), [], planned=2e7, text=10**7).recipe
+    assert (again.encoder.dropout, again.masking.rate) == (0.1, 0.3)
+    assert settle.ease(bert(), [], planned=2e9, text=10**8) == (bert(), "")
+    by_hand = ["encoder.dropout=0.1", "masking.rate=0.15", "encoder.start=random", "embedding.dropout=0.1"]
+    assert settle.ease(bert(), by_hand, 1e6, 10**7).recipe.encoder == replace(bert().encoder, attention_dropout=0.0)
+    causal, why = settle.ease(gpt(), [], planned=1e6, text=10**7)
+    assert (causal.encoder.start, causal.encoder.dropout) == ("random", 0)
+    assert why == "no dropout, for no text is read twice"
+
+
 def test_a_table_is_as_wide_as_the_vocabulary() -> None:
     filled = settle.fill_in(xu_bigram(), 77)
     assert filled.embedding.width == filled.encoder.width == 77

@@ -80,6 +80,23 @@ def test_vectors_are_the_same(imported: tuple[Path, dict[str, Any]], tmp_path: P
     assert mine[0] @ mine[1] > 0.9 > 0.5 > mine[0] @ mine[2]
 
 
+def test_long_texts_are_cut_where_theirs_are(imported: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    words = " ".join(f"unbelievably {number}," for number in range(400))
+    texts = [words, "short", words[:900], "语言" * 200, words[7:]]
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
+    out = tmp_path / "out.npy"
+    done = firth("embed", imported[0], tmp_path / "texts.txt", "-o", out, "--pooling", "whole", "--unit", "--json")
+    assert done.code == 0, done.err
+    tokenizer = transformers.AutoTokenizer.from_pretrained(FOLDER)
+    longer = sum(len(tokenizer(text, truncation=False, padding=False)["input_ids"]) > LONGEST for text in texts)
+    assert 3 <= longer < len(texts)
+    assert done.json["truncated"] == longer
+    assert f"{longer} of 5 lines are longer than {LONGEST} tokens and were cut." in done.err
+    assert np.allclose(np.load(out), their_vectors(texts), rtol=0, atol=1e-5)
+    done = firth("embed", imported[0], tmp_path / "texts.txt", "-o", tmp_path / "all.npy", "--json")
+    assert "truncated" not in done.json, "the mean of the tokens is that of all of them"
+
+
 @pytest.mark.shared
 def test_vectors_of_real_sentences_are_the_same(imported: tuple[Path, dict[str, Any]], shared_data: Path) -> None:
     from firth.artifact.models import load

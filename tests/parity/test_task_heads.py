@@ -30,6 +30,7 @@ CASES: list[tuple[str, TaskName]] = [
     ("bert", "span"),
     ("bert", "choice"),
     ("roberta", "classify"),
+    ("roberta", "pair"),
     ("roberta", "tag"),
     ("roberta", "span"),
     ("roberta", "choice"),

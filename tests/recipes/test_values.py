@@ -73,6 +73,14 @@ def test_damaged_json_is_refused(change: dict[str, Any]) -> None:
         recipe_from_json(nested | {"tokenizer": "words"})
 
 
+def test_a_field_that_is_younger_than_an_artifact_has_its_default() -> None:
+    data = recipe_to_json(find_recipe("bert"))
+    assert data["encoder"].pop("start") == "random"
+    assert recipe_from_json(data) == find_recipe("bert")
+    with pytest.raises(ArtifactError, match=r"unknown fields \(stop\): upgrade"):
+        recipe_from_json(data | {"stop": 1})
+
+
 def test_fields_that_fit_only_together_may_be_set_one_by_one() -> None:
     narrow = ["encoder.width=16", "encoder.heads=2", "tokenizer=chars", "tokenizer.min_count=2"]
     for settings in (narrow, narrow[::-1]):

@@ -174,7 +174,7 @@ def test_what_is_measured(words: Tokenizer) -> None:
     number = model_of(grams(words, TEXTS, task="pair", form="number"))
     pairs = [TextExample("the cat", text, labels=(label,)) for text, label in (("a cat", "1.5"), ("dog", "2"))]
     assert number.measure(pairs, number.solve(pairs))["main"] == "spearman"
-    with pytest.raises(CorpusError, match="'two' is not a number"):
+    with pytest.raises(CorpusError, match="'two' is no number"):
         number.measure([TextExample("a", "b", labels=("two",))], [{"score": 1.0}])
 
 

@@ -14,10 +14,11 @@ import numpy.typing as npt
 from firth.abilities import Embeds
 from firth.errors import AbilityError, CorpusError, OutputError
 from firth.files import new_file
-from firth.progress import progress
+from firth.progress import note, progress
 from firth.text.corpus import stdin_source
 from firth.text.readers import read_lines
 from firth.text.sources import find_sources
+from firth.tokens.tokenizer import BOS, Tokenizer
 
 _LINES = 20_000  # that are embedded at once, or fewer where vectors are long
 _NUMBERS = 1 << 26  # of such a batch, at most
@@ -34,14 +35,18 @@ def embed_file(
     """Writes a row of float32 for each line of a text file, blank ones too, whole or not at all.
 
     With `unit` each row is divided by its length. `layer` and `pooling` are for models that read texts: see
-    `NetModel.embed`. Returns how many rows there are, their dimension, and how many are zero because no word of the
-    line is known.
+    `NetModel.embed`. Returns how many rows there are, their dimension, how many are zero because no word of the line is
+    known, and how many lines were cut, if they may be.
     """
     embedder = _with_options(model, options)
-    rows = empty = dimension = 0
+    most = _most(model, options)
+    rows = empty = dimension = cut = 0
     shown = nullcontext(_ignore) if getattr(model, "shows_progress", False) else progress("embedding", None, "lines")
     with new_file(out) as file, shown as advance:
         for texts in _batches(embedder, path, encoding):
+            if most is not None:
+                texts, longer = cut_texts(model.tokenizer, texts, most)
+                cut += longer
             part = _dense(embedder(texts))
             if unit:
                 part /= np.maximum(np.linalg.norm(part, axis=1, keepdims=True), _TINY)
@@ -61,7 +66,40 @@ def embed_file(
             raise CorpusError(f"there is no text in {path}: name a file with one text on each line.")
         file.seek(0)
         _write_head(file, rows, dimension)
-    return {"out": str(out), "rows": rows, "dimension": dimension, "empty": empty}
+    if cut:
+        note(f"{cut:,} of {rows:,} lines are longer than {most} tokens and were cut.")
+    told = {"out": str(out), "rows": rows, "dimension": dimension, "empty": empty}
+    return told if most is None else told | {"truncated": cut}
+
+
+def _most(model: Any, options: Mapping[str, str | int]) -> int | None:
+    """Tokens of a text at which it is cut, two marks around it included; None if all of any text is read.
+
+    Long texts are read in parts, each with something of its neighbours around it. That is not how vectors of sentences
+    are made: those are of [CLS] and of all that fits beside it, as in sentence-transformers.
+    """
+    if options.get("pooling") not in ("whole", "first") or not hasattr(model, "frame") or model.frame[0] != BOS:
+        return None
+    from firth.nets.scoring import longest
+
+    return longest(model.recipe)
+
+
+def cut_texts(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> tuple[list[str], int]:
+    """The beginnings of texts that fit into so many tokens with a mark before and one after, and how many were cut."""
+    found = [tokenizer.spaced(text) for text in texts]
+    long = [number for number, text in enumerate(found) if len(text.encode(errors="replace")) > most - 2]
+    encoded = tokenizer.backend.encode_batch([found[number] for number in long], add_special_tokens=False)
+    cut = 0
+    for number, tokens in zip(long, encoded, strict=True):
+        ends = tokens.offsets
+        last = most - 2
+        if len(ends) > last:
+            while last and ends[last - 1][1] > ends[last][0]:  # both are parts of one character
+                last -= 1
+            found[number] = found[number][: ends[last - 1][1]] if last else ""
+            cut += 1
+    return found, cut
 
 
 def _with_options(model: Any, options: Mapping[str, str | int]) -> Embed:

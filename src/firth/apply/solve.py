@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import tee
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from firth.abilities import Solves
 from firth.errors import AbilityError, CorpusError
 from firth.progress import note
+from firth.tasks.examples import ChoiceExample, Example, SpanExample, TagExample, TextExample
 from firth.tasks.reading import parse_fields, read_task
 
 Answered = tuple[Any, dict[str, Any]]
@@ -24,7 +26,7 @@ def solve_file(
     reading = read_task(model.task, path, skip_bad=skip_bad, encoding=encoding, fields=fields, labelled=labelled)
     given, asked = tee(reading)
     empty = True
-    for answer in model.stream(asked):
+    for answer in model.stream(map(without_answer, asked)):
         empty = False
         yield next(given), answer
     for line in reading.notes():
@@ -33,9 +35,47 @@ def solve_file(
         raise CorpusError(f"there is no example in {path}: name a file with some.")
 
 
+def without_answer(example: Example) -> Example:
+    """An example as a model is asked it: what is right is not told, and may be a label that it has never seen.
+
+    >>> without_answer(TextExample("a fine film", labels=("good",)))
+    TextExample(text='a fine film', other=None, labels=None, origin=Origin(source='', number=0))
+    """
+    match example:
+        case TextExample():
+            return replace(example, labels=None)
+        case TagExample():
+            return replace(example, tags=None)
+        case SpanExample():
+            return replace(example, answers=None)
+        case ChoiceExample():
+            return replace(example, label=None)
+        case _:
+            return replace(example, target=None)
+
+
 def evaluate_task(model: Any, path: Path, *, seed: int = 0, skip_bad: bool = False) -> dict[str, Any]:
     """The metrics of a fine-tuned model on labelled examples, each with its interval, beside a trivial baseline."""
+    examples, answers = answer_task(model, path, skip_bad=skip_bad)
+    metrics: dict[str, Any] = model.measure(examples, answers, seed=seed)
+    return {"task": model.task} | metrics
+
+
+def answer_task(model: Any, path: Path, *, skip_bad: bool = False) -> tuple[list[Any], list[dict[str, Any]]]:
+    """All labelled examples of a file, and the answers of a fine-tuned model to them."""
     if not isinstance(model, Solves):
         raise AbilityError(f"a {type(model).__name__} was not fine-tuned for a task: make one with firth finetune.")
     found = list(solve_file(model, path, skip_bad=skip_bad, labelled=True))
-    return {"task": model.task} | model.measure([one for one, _ in found], [answer for _, answer in found], seed=seed)
+    examples, answers = [one for one, _ in found], [answer for _, answer in found]
+    known = set(getattr(model, "labels", ()))
+    if unlearnt := sorted(known and {label for one in examples for label in labels_of(one)} - known):
+        shown = ", ".join(unlearnt[:5]) + ", ..." * (len(unlearnt) > 5)
+        note(f"labels that were never learnt, so that whatever is said counts as wrong: {shown}")
+    return examples, answers
+
+
+def labels_of(example: Example) -> Sequence[str]:
+    """The labels of a text, or the tags of words."""
+    if isinstance(example, TextExample):
+        return example.labels or ()
+    return (example.tags or ()) if isinstance(example, TagExample) else ()

@@ -22,11 +22,18 @@ def evaluate(
     restrict: Annotated[
         int, typer.Option("--restrict", min=1, help="Analogies: among so many of the most frequent words.")
     ] = 300_000,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="Task: write a page here on where the model errs, such as report.html."),
+    ] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Task: leave bad examples out and count them.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Measure vectors: word pairs, analogies, words in context, a linear probe on labelled texts; or a classifier.
 
     Example: firth evaluate sg words ws353.tsv --json
+
+    Where a fine-tuned model errs: firth evaluate sentiment task test.tsv -o report.html
     """
     from firth.artifact.models import load
     from firth.errors import RecipeError, near_miss
@@ -34,6 +41,9 @@ def evaluate(
 
     if suite not in SUITES:
         raise RecipeError(f"there is no suite {suite!r}: {near_miss(suite, SUITES)}")
+    if suite != "task" and (out or skip_bad):
+        option = "-o" if out else "--skip-bad"
+        raise RecipeError(f"{option} belongs to the suite task, not to {suite}: leave it out.")
     loaded: Any = load(model)
     match suite:
         case "words":
@@ -43,7 +53,7 @@ def evaluate(
         case "probe":
             report = suites.evaluate_probe(loaded, files)
         case "task":
-            report = _task(loaded, files)
+            report = _task(loaded, model, files, out, skip_bad)
         case "classify":
             report = classify.evaluate_labels(loaded, files)
         case _:
@@ -51,13 +61,16 @@ def evaluate(
     show(as_json, {"suite": suite} | report, lambda: _print(report))
 
 
-def _task(model: Any, files: list[Path]) -> dict[str, Any]:
+def _task(loaded: Any, model: Path, files: list[Path], out: Path | None, skip_bad: bool) -> dict[str, Any]:
     from firth.apply.solve import evaluate_task
     from firth.errors import RecipeError
+    from firth.report.task_report import write_task_report
 
     if len(files) != 1:
         raise RecipeError("a task is measured on one file of labelled examples: name one.")
-    return evaluate_task(model, files[0])
+    if out is None:
+        return evaluate_task(loaded, files[0], skip_bad=skip_bad)
+    return write_task_report(loaded, files[0], out, name=model.resolve().name, skip_bad=skip_bad)
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -40,6 +40,9 @@ def import_(
     format: FormatArgument,
     path: Annotated[Path, typer.Argument(help="The file or folder to read.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder to make.")],
+    task: Annotated[
+        str | None, typer.Option("--task", help="huggingface: what a head that labels is for, classify or pair.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Make an artifact of a model in a format of another program.
@@ -47,8 +50,10 @@ def import_(
     Example: firth import arpa kn.arpa -o kn
 
     Example: firth import glove glove.6B.100d.txt -o glove
+
+    Example: firth import huggingface bert-mrpc -o mrpc --task pair
     """
     from firth.artifact.formats import import_model
 
-    report = import_model(format, path, out)
+    report = import_model(format, path, out, task)
     show(as_json, report, lambda: print_fields(report))

@@ -63,8 +63,14 @@ def writer(model: NetModel) -> NetModel:
         )
     if "clm" in recipe.names:
         return model
-    rows = replace(recipe.rows, format="sentences")
-    return rebuilt(model, replace(recipe, visibility="causal", objectives="clm", rows=rows))
+    changed = replace(
+        recipe,
+        encoder=replace(recipe.encoder, start="random"),
+        visibility="causal",
+        objectives="clm",
+        rows=replace(recipe.rows, format="sentences"),
+    )
+    return rebuilt(model, changed)
 
 
 def rebuilt(model: NetModel, recipe: NetRecipe) -> NetModel:

@@ -36,10 +36,10 @@ from firth.progress import note
 from firth.recipes.values import recipe_to_json
 from firth.tasks.builtin import builtin_examples
 from firth.tasks.examples import Example
-from firth.tasks.linear import LinearModel
 from firth.tasks.model import TaskModel
 from firth.tasks.reading import parse_fields, read_items, read_task
 from firth.tasks.recipe import TASKS, Strategy, TaskName
+from firth.tasks.solver import Solver
 from firth.tasks.task import Task, class_weights, make_task
 
 Examples = str | Path | Iterable[Any]
@@ -85,7 +85,7 @@ def finetune(
     domain: Text | None = None,
     task_text: bool = False,
     budget: str | None = None,
-) -> TaskModel | LinearModel:
+) -> Solver:
     """The model after it has learnt a task from labelled examples, saved in the folder `out`.
 
     `train`, `dev` and `test` are files, or lists of examples as Python has them. The parameters that were best on `dev`
@@ -98,7 +98,7 @@ def finetune(
     folder = Path(out)
     if resume and (folder / "manifest.json").exists():
         note(f"{folder} is finished already.")
-        return cast(TaskModel | LinearModel, load(folder))
+        return cast(Solver, load(folder))
     require_place(folder, resume)
     name = task
     read = partial(read_all, name, skip_bad=skip_bad, fields=fields)
@@ -280,6 +280,8 @@ def _with_known_labels(examples: list[Example], labels: Sequence[str], skip_bad:
             f"{first.origin}: the label {label!r} is not among those of the training examples "
             f"({', '.join(labels[:10])}): correct it, or leave such examples out with --skip-bad."
         )
+    if 0 < len(kept) < len(examples):
+        note(f"{len(examples) - len(kept):,} examples were left out, whose labels the training examples do not have.")
     if not kept:
         raise CorpusError("no example to validate on has labels that the training examples have: give others.")
     return kept

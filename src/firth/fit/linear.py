@@ -15,12 +15,16 @@ import numpy.typing as npt
 from firth.artifact.folder import Artifact
 from firth.artifact.models import load, load_tokenizer, save
 from firth.errors import AbilityError, RecipeError
+from firth.fit.linear_tag import are_characters, learn_tags
 from firth.fit.tuning_settle import labels_of
 from firth.progress import note, progress
 from firth.recipes.values import override
-from firth.tasks.examples import TextExample
-from firth.tasks.linear import Grams, LinearModel, numbers_of
+from firth.tasks.examples import TextExample, numeric_labels
+from firth.tasks.linear import Grams, LinearModel
 from firth.tasks.linear_recipe import LinearRecipe
+from firth.tasks.linear_tag import LinearTagger
+from firth.tasks.schemes import scheme_of
+from firth.tasks.solver import Solver
 from firth.text.scripts import script_counts
 from firth.tokens.tokenizer import Tokenizer
 
@@ -29,6 +33,7 @@ COSTS = (0.1, 1.0, 10.0, 100.0)
 _STEPS = 1000  # of the optimiser, at most
 _SEEN = 200  # texts that are looked at to tell whether they are Chinese
 _SETTABLE = ("features", "ngrams", "min_count", "weighting", "cost")
+_SETTABLE_TAG = ("features", "min_count", "cost")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +41,10 @@ class LinearTuning:
     """What a linear baseline is given."""
 
     task: str
-    train: Sequence[TextExample]
-    dev: Sequence[TextExample]
-    test: Sequence[TextExample] | None = None
+    train: Sequence[Any]
+    """TextExamples or, for tag, TagExamples, as those of the other parts."""
+    dev: Sequence[Any]
+    test: Sequence[Any] | None = None
     out: Path
     settings: Sequence[str] = ()
     fields: Sequence[str] = ()
@@ -61,10 +67,10 @@ def is_plain(artifact: Artifact) -> bool:
 
 def require_linear(artifact: Artifact, task: str, options: Mapping[str, Any]) -> None:
     """Raises `AbilityError` for a task that the baseline cannot do, or options that mean nothing to it."""
-    if task not in ("classify", "pair"):
+    if task not in ("classify", "pair", "tag"):
         raise AbilityError(
-            f"{artifact.folder} has neither states nor vectors, and the linear baseline for such models does classify "
-            f"and pair, not {task}: fine-tune a network or word vectors."
+            f"{artifact.folder} has neither states nor vectors, and the linear baseline for such models does classify, "
+            f"pair and tag, not {task}: fine-tune a network or word vectors."
         )
     if given := [option for option, value in options.items() if value]:
         raise AbilityError(
@@ -73,16 +79,17 @@ def require_linear(artifact: Artifact, task: str, options: Mapping[str, Any]) ->
         )
 
 
-def tune_linear(tuning: LinearTuning, artifact: Artifact) -> LinearModel:
-    """A linear model on the n-grams of a model's tokens, saved in the folder `out`."""
+def tune_linear(tuning: LinearTuning, artifact: Artifact) -> Solver:
+    """A linear model on the n-grams of a model's tokens, or a tagger of words, saved in the folder `out`."""
     began = time.monotonic()
     tokenizer = load_tokenizer(artifact)
     recipe = settle_linear(tuning, tokenizer)
-    units = "its tokens" if recipe.features == "tokens" else "characters"
-    note(
-        f"{artifact.manifest.name} has neither states nor vectors: a linear baseline is trained on n-grams of {units}."
-    )
-    model, metrics = learn(recipe, tokenizer, tuning.train, tuning.dev)
+    note(f"{artifact.manifest.name} has neither states nor vectors: a linear baseline is trained on {_basis(recipe)}.")
+    model: LinearModel | LinearTagger
+    if recipe.task == "tag":
+        model, metrics = learn_tags(recipe, tokenizer, tuning.train, tuning.dev, tuning.seed)
+    else:
+        model, metrics = learn(recipe, tokenizer, tuning.train, tuning.dev)
     for part, examples in (("dev", tuning.dev), ("test", tuning.test)):
         if examples is not None:
             metrics[part] = model.measure(examples, model.solve(examples), seed=tuning.seed)
@@ -102,7 +109,13 @@ def tune_linear(tuning: LinearTuning, artifact: Artifact) -> LinearModel:
         seed=tuning.seed,
         metrics=metrics,
     )
-    return cast(LinearModel, load(tuning.out, verify=False))
+    return cast(Solver, load(tuning.out, verify=False))
+
+
+def _basis(recipe: LinearRecipe) -> str:
+    if recipe.task == "tag":
+        return f"{'words' if recipe.features == 'tokens' else 'characters'} and their neighbours"
+    return f"n-grams of {'its tokens' if recipe.features == 'tokens' else 'characters'}"
 
 
 def settle_linear(tuning: LinearTuning, tokenizer: Tokenizer) -> LinearRecipe:
@@ -111,12 +124,18 @@ def settle_linear(tuning: LinearTuning, tokenizer: Tokenizer) -> LinearRecipe:
     plain = LinearRecipe(
         task=cast(Any, tuning.task), form=form, labels=labels, tokenizer=tokenizer.recipe, fields=tuple(tuning.fields)
     )
+    if tuning.task == "tag":
+        plain = replace(plain, scheme=scheme_of([one.tags for one in tuning.train]))
+    settable = _SETTABLE_TAG if tuning.task == "tag" else _SETTABLE
     recipe = cast(LinearRecipe, override(plain, tuning.settings))
-    if replace(plain, **{name: getattr(recipe, name) for name in _SETTABLE}) != recipe:
-        raise RecipeError(f"of a linear baseline only {', '.join(_SETTABLE)} can be set: leave the rest out.")
+    if replace(plain, **{name: getattr(recipe, name) for name in settable}) != recipe:
+        raise RecipeError(f"of a linear baseline only {', '.join(settable)} can be set: leave the rest out.")
     if recipe.features != "auto":
         return recipe
-    characters = tokenizer.recipe.model == "words" and _is_chinese(tuning.train)
+    if tuning.task == "tag":
+        characters = are_characters(tuning.train)
+    else:
+        characters = tokenizer.recipe.model == "words" and _is_chinese(tuning.train)
     return replace(recipe, features="characters" if characters else "tokens")
 
 
@@ -204,5 +223,5 @@ def _fit_numbers(recipe: LinearRecipe, rows: Any, examples: Sequence[TextExample
     from sklearn.linear_model import Ridge
 
     assert recipe.cost != "auto"
-    found = Ridge(alpha=1 / recipe.cost, solver="sparse_cg", tol=1e-6).fit(rows, numbers_of(examples))
+    found = Ridge(alpha=1 / recipe.cost, solver="sparse_cg", tol=1e-6).fit(rows, numeric_labels(examples))
     return Fitted(found.coef_[None].astype(np.float32), np.atleast_1d(found.intercept_), 1)

@@ -1,4 +1,4 @@
-"""What a recipe leaves open is settled by the text and the budget: size, vocabulary, length of rows, batch and rate.
+"""What a recipe leaves open is settled by the text and the budget: size, vocabulary, rows, batch, rate and noise.
 
 Only a recipe that was given by name is settled, and never a field that was set by hand.
 """
@@ -15,6 +15,7 @@ import numpy as np
 from firth.errors import RecipeError
 from firth.fit.budget import Budget
 from firth.fit.schedules import auto_rate
+from firth.nets.products import can_see_neighbours
 from firth.nets.recipe import NetRecipe
 from firth.recipes.nets import SIZES, resize
 from firth.recipes.values import override
@@ -33,7 +34,10 @@ _PIECES = ("bpe", "byte-bpe", "wordpiece", "pieces")
 _FLOPS = 80e9  # a second that ordinary machines reach in training, and
 _OVERHEAD = 2e-5  # seconds that a token takes beside
 _PASSES = 40  # over the text at most that are of any use
-_STEPS = 500  # at least, by smaller batches if need be
+_STEPS = 1000  # at least, by smaller batches if need be
+_MANY = 1e9  # tokens from which a masked network finds by itself where to look
+_HIDDEN = 0.3  # share of the tokens that is hidden from it below that
+_DROPOUTS = ("embedding.dropout", "encoder.dropout", "encoder.attention_dropout", "encoder.weight_drop")
 _LEAST_BATCH = 512
 _LEAST_LENGTH = 16
 
@@ -57,7 +61,9 @@ def is_free(settings: Sequence[str], *names: str) -> bool:
 
 def left_open(recipe: NetRecipe, settings: Sequence[str], size: str | None) -> set[str]:
     """The fields that a run may fill in otherwise than the recipe has them."""
-    names = {name for name in ("rows.length", "learning.batch", "learning.rate") if is_free(settings, name)}
+    names = {
+        name for name in ("rows.length", "learning.batch", "learning.rate", "encoder.start") if is_free(settings, name)
+    }
     if (size is None and is_free(settings, "encoder", "embedding.width")) or recipe.output.kind == "direct":
         names |= set(SIZED)
     return names
@@ -106,21 +112,47 @@ def settle_size(
 def settle_rest(
     recipe: NetRecipe, settings: Sequence[str], store: TokenStore, vocabulary: int, budget: Budget | None
 ) -> Chosen:
-    """The recipe with rows no longer than the text has use for, and batches small enough for some hundred steps."""
+    """The recipe with rows no longer than the text has use for, batches small enough for many steps, and ease."""
     told = []
     if is_free(settings, "rows.length"):
         length = min(recipe.rows.length, useful_length(recipe, store))
         if length < recipe.rows.length:
             told.append(f"rows of {length} tokens")
             recipe = replace(recipe, rows=replace(recipe.rows, length=length))
+    planned = tokens_within(recipe, vocabulary, budget, store.facts.tokens)
     if is_free(settings, "learning.batch"):
-        planned = tokens_within(recipe, vocabulary, budget, store.facts.tokens)
         fitting = 2 ** math.floor(math.log2(max(planned / _STEPS, 1)))
         batch = min(recipe.learning.batch, max(fitting, _LEAST_BATCH, recipe.rows.length))
         if batch < recipe.learning.batch:
             told.append(f"batches of {batch} tokens")
             recipe = replace(recipe, learning=replace(recipe.learning, batch=batch))
-    return Chosen(recipe, ", ".join(told))
+    recipe, why = ease(recipe, settings, planned, store.facts.tokens)
+    return Chosen(recipe, ", ".join([*told, *([why] if why else [])]))
+
+
+def ease(recipe: NetRecipe, settings: Sequence[str], planned: float, text: int) -> Chosen:
+    """The recipe made easier to learn where few tokens are to be learnt from.
+
+    Published recipes are for runs of days. What is read once cannot be learnt by heart, so dropout only costs; masked
+    models learn from hidden tokens alone, so more are hidden (Wettig et al. 2023), and start with their neighbours.
+    """
+    told, changes = [], list[str]()
+    if planned <= text:
+        changes += [f"{name}=0" for name in _DROPOUTS if is_free(settings, name) and _value(recipe, name)]
+        told += ["no dropout, for no text is read twice"] if changes else []
+    if planned < _MANY and "mlm" in recipe.names:
+        if is_free(settings, "masking.rate") and recipe.masking.rate < _HIDDEN:
+            changes.append(f"masking.rate={_HIDDEN}")
+            told.append(f"{_HIDDEN:.0%} of the tokens hidden")
+        if is_free(settings, "encoder.start") and can_see_neighbours(recipe):
+            changes.append("encoder.start=neighbours")
+            told.append("heads that start with their neighbours")
+    return Chosen(cast(NetRecipe, override(recipe, changes)), ", ".join(told))
+
+
+def _value(recipe: NetRecipe, name: str) -> float:
+    part, _, field = name.partition(".")
+    return float(getattr(getattr(recipe, part), field))
 
 
 def fill_in(recipe: NetRecipe, vocabulary: int) -> NetRecipe:

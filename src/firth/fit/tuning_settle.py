@@ -15,6 +15,8 @@ from firth.tasks.examples import Example, TagExample, TextExample
 from firth.tasks.recipe import HeadRecipe, Strategy, TaskName, TaskRecipe, default_learning
 
 _MANY = 20  # different numbers from which on labels are values and not classes
+_NEARLY = 0.9  # share of numbers among labels from which on the others are faults
+_DROPOUT = 0.1  # as in all published Transformers of the kind
 _EPOCHS = ((500, 20), (2_000, 10), (10_000, 5))
 """Examples up to which so many passes are good; three above."""
 _STATES = 0.04  # the rate of a whole Transformer times its width: 5e-5 for 768 (Devlin et al. 2019)
@@ -38,7 +40,7 @@ def settle_task(
     recipe = TaskRecipe(
         task=task,
         form=form,
-        network=network,
+        network=with_dropout(network),
         head=_head(task, network, chosen),
         labels=labels,
         strategy=chosen,
@@ -50,6 +52,18 @@ def settle_task(
     )
     recipe = cast(TaskRecipe, override(recipe, settings))
     return _learning(recipe, len(examples), settings)
+
+
+def with_dropout(network: NetRecipe) -> NetRecipe:
+    """A Transformer that had no use for dropout while it read each text once: examples are read many times."""
+    encoder = network.encoder
+    if encoder.kind != "transformer" or encoder.dropout or encoder.attention_dropout or network.embedding.dropout:
+        return network
+    return replace(
+        network,
+        embedding=replace(network.embedding, dropout=_DROPOUT),
+        encoder=replace(encoder, dropout=_DROPOUT, attention_dropout=_DROPOUT),
+    )
 
 
 def labels_of(
@@ -64,7 +78,8 @@ def labels_of(
         own = example.tags if isinstance(example, TagExample) else cast(TextExample, example).labels
         found.update(own or ())
         several |= isinstance(example, TextExample) and len(own or ()) != 1
-    if task == "pair" and len(found) > _MANY and all(map(_is_number, found)):
+    numbers = sum(map(_is_number, found))
+    if task == "pair" and numbers > _MANY and numbers > _NEARLY * len(found):
         return (), "number"
     if len(found) < 2:
         only = next(iter(found), "none")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import NamedTuple
 
 import numpy as np
@@ -123,4 +124,7 @@ def build_network(recipe: NetRecipe, vocabulary: Vocabulary, seed: int) -> Netwo
     """A new network; its first parameters depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Network(recipe, vocabulary)
+        network = Network(recipe, vocabulary)
+        if recipe.encoder.start == "neighbours":
+            import_module("firth.nets.neighbours").look_at_neighbours(network)
+        return network

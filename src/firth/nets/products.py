@@ -39,7 +39,18 @@ def check(recipe: NetRecipe) -> None:
         raise RecipeError("a recurrent encoder reads in one direction: set visibility=forward+backward for both.")
     if recipe.encoder.kind == "bilinear" and recipe.visibility != "causal":
         raise RecipeError("a bilinear encoder predicts from what came before: set visibility=causal.")
+    if recipe.encoder.start == "neighbours" and not can_see_neighbours(recipe):
+        raise RecipeError(
+            "only a Transformer with learned positions that sees both sides can start with its neighbours: "
+            "set encoder.start=random."
+        )
     if "ranking" in recipe.names and recipe.encoder.kind != "window":
         raise RecipeError("ranking judges windows: set encoder.kind=window.")
     if recipe.embedding.segments and recipe.embedding.segments < 2 and recipe.rows.format in _PAIRS:
         raise RecipeError("pairs need embedding.segments=2, or 0 to tell them apart by the separator alone.")
+
+
+def can_see_neighbours(recipe: NetRecipe) -> bool:
+    """Whether heads can be made that look at the tokens beside each one."""
+    learned = recipe.encoder.kind == "transformer" and recipe.embedding.positions == "learned"
+    return learned and recipe.visibility == "bidirectional"

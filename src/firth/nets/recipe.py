@@ -70,6 +70,9 @@ class EncoderRecipe:
     """Recurrent: the same dropout at every step of a row (Gal and Ghahramani 2016)."""
     weight_drop: float = 0.0
     """LSTM: dropout of the recurrent weights (Merity et al. 2018)."""
+    start: Literal["random", "neighbours"] = "random"
+    """Transformer that sees both sides: the first parameters. neighbours: positions are waves, and some heads of the
+    first layer look at the tokens beside, so that masked models learn from few texts what goes with what."""
     skip: bool = False
     """Recurrent: what goes into a layer is added to what comes out (ELMo)."""
 

@@ -41,10 +41,19 @@ def field_types(kind: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
+def _is_needed(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
 def _from_json(kind: type, data: Any, where: str) -> Any:
     hints = field_types(kind)
-    if not isinstance(data, dict) or set(data) != set(hints):
-        raise ArtifactError(f"{where} does not have the fields {sorted(hints)}: it was made by another Firth.")
+    if not isinstance(data, dict):
+        raise ArtifactError(f"{where} is {data!r}, not an object with fields: write it again with firth train.")
+    if unknown := sorted(set(data) - set(hints)):
+        raise ArtifactError(f"{where} has unknown fields ({', '.join(unknown)}): upgrade Firth to read it.")
+    # A field that is younger than the artifact has its default, which is what was done before there was a choice.
+    if lost := sorted({field.name for field in dataclasses.fields(kind) if _is_needed(field)} - set(data)):
+        raise ArtifactError(f"{where} lacks {', '.join(lost)}: it was made by another Firth.")
     values = {}
     for name, value in data.items():
         hint = hints[name]

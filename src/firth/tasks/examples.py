@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from firth.errors import CorpusError
 
 
 class Origin(NamedTuple):
@@ -106,3 +109,17 @@ def texts_of(example: Example) -> list[str]:
         case _:
             found = [example.source, example.target]
     return [text for text in found if text]
+
+
+def numeric_labels(examples: Sequence[TextExample]) -> list[float]:
+    """The number that each example has for a label."""
+    found = []
+    for one in examples:
+        label = (one.labels or ("",))[0]
+        try:
+            found.append(float(label))
+        except ValueError:
+            raise CorpusError(
+                f"{one.origin}: the label {label!r:.80} is no number, as other labels are: correct it."
+            ) from None
+    return found

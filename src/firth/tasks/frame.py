@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import tokenizers
 
 from firth.nets.recipe import NetRecipe
 from firth.nets.scoring import longest, one_line
@@ -18,6 +19,46 @@ _LINE_ENDS = {
     ord(one): " " for one in "\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 }  # one character for another: places stay
 _MOST = 512  # tokens of a row of networks that could read any number
+
+
+class Marks(NamedTuple):
+    """What stands around and between texts."""
+
+    before: tuple[int, ...]
+    between: tuple[int, ...]
+    end: tuple[int, ...]
+    second: int
+    """The segment of the second text."""
+
+
+def usual_marks(recipe: NetRecipe) -> Marks:
+    """Those that a network gets if nobody else has taught it others.
+
+    Where no segments tell two texts apart, two separators stand between them (Liu et al. 2019).
+    """
+    if recipe.visibility == "bidirectional":
+        segments = recipe.embedding.segments > 1
+        return Marks((BOS,), (EOS,) if segments else (EOS, EOS), (EOS,), int(segments))
+    if recipe.visibility == "causal" and recipe.encoder.kind != "none":
+        return Marks((BOS,), (MASK,), (EOS,), 0)
+    return Marks((EOS,), (EOS,), (EOS,), 0)
+
+
+def told_marks(backend: tokenizers.Tokenizer) -> Marks | None:
+    """Those of a tokenizer.json, if it has a rule for two texts."""
+    if backend.post_processor is None:
+        return None
+    found = backend.encode("a", "b")
+    first, second = ([place for place, text in enumerate(found.sequence_ids) if text == own] for own in (0, 1))
+    if not first or not second:
+        return None
+    ids = found.ids
+    return Marks(
+        tuple(ids[: first[0]]),
+        tuple(ids[first[-1] + 1 : second[0]]),
+        tuple(ids[second[-1] + 1 :]),
+        found.type_ids[second[0]],
+    )
 
 
 class Framed(NamedTuple):
@@ -34,27 +75,20 @@ class Framed(NamedTuple):
 class Frame:
     """How rows are made for one network.
 
-    Masked networks read `[CLS] a [SEP] b [SEP]` with segments. Causal ones read `start a delimiter b extract`, where
-    start and delimiter are tokens that they have never seen (Radford et al. 2018), and their end of a sentence is what
-    the answer is taken from. Others read their own ends of sentences around and between.
+    Masked networks read `[CLS] a [SEP] b [SEP]` with segments, or `<s> a </s></s> b </s>` without. Causal ones read
+    `start a delimiter b extract`, where start and delimiter are tokens that they have never seen (Radford et al. 2018),
+    and their end of a sentence is what the answer is taken from. Others read their own ends of sentences around and
+    between. A model from elsewhere that reads texts in another way has that in its tokenizer.json.
     """
 
     def __init__(self, recipe: NetRecipe, tokenizer: Tokenizer) -> None:
         self.recipe, self.tokenizer = recipe, tokenizer
         self.most = longest(recipe) or _MOST
         self.segments = recipe.embedding.segments > 1
-        self.masked = recipe.visibility == "bidirectional"
-        self.causal = recipe.visibility == "causal" and recipe.encoder.kind != "none"
+        self.marks = told_marks(tokenizer.backend) or usual_marks(recipe)
         self.cut = 0
         """Texts that had to be cut so far."""
         self._encoder = Encoder(tokenizer)
-
-    @property
-    def marks(self) -> tuple[int, int, int]:
-        """What stands before the first text, between both, and at the end."""
-        if self.masked:
-            return BOS, EOS, EOS
-        return (BOS, MASK, EOS) if self.causal else (EOS, EOS, EOS)
 
     def encode(self, texts: Sequence[str]) -> list[Numbers]:
         """The ids of each text; special tokens in it are unknown words."""
@@ -79,7 +113,8 @@ class Frame:
 
     def room(self, texts: int) -> int:
         """Tokens of text that a row with so many texts holds."""
-        return max(1, self.most - 1 - texts)
+        marks = len(self.marks.before) + len(self.marks.end) + (texts - 1) * len(self.marks.between)
+        return max(1, self.most - marks)
 
     def row(self, first: Numbers, second: Numbers | None = None) -> Framed:
         """A row of one text or two; too long ones lose their ends, the longer one first."""
@@ -89,13 +124,13 @@ class Frame:
         else:
             lengths = shorten(first.size, second.size, self.room(2))
         self.cut += lengths[0] < first.size or (second is not None and lengths[1] < second.size)
-        before, between, end = self.marks
-        if second is None:
-            ids = np.concatenate([[before], first[: lengths[0]], [end]])
-            return Framed(ids, np.zeros(ids.size, dtype=np.int64) if self.segments else None, (1, 0), lengths)
-        ids = np.concatenate([[before], first[: lengths[0]], [between], second[: lengths[1]], [end]])
-        begins = (1, lengths[0] + 2)
-        segments = (np.arange(ids.size) >= begins[1]).astype(np.int64) if self.segments else None
+        before, between, end, kind = self.marks
+        parts = [before, first[: lengths[0]], *([] if second is None else [between, second[: lengths[1]]]), end]
+        ids = np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
+        begins = (len(before), 0 if second is None else len(before) + lengths[0] + len(between))
+        segments = None
+        if self.segments:
+            segments = np.where((second is not None) & (np.arange(ids.size) >= begins[1]), kind, 0)
         return Framed(ids, segments, begins, lengths)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.errors import ArtifactError, CorpusError, RecipeError
-from firth.tasks.examples import Example, TextExample
+from firth.tasks.examples import Example, TextExample, numeric_labels
 from firth.tasks.linear_recipe import LinearRecipe
 from firth.tasks.metrics import measure
 from firth.tasks.solver import Answer, Solver
@@ -236,24 +236,12 @@ class LinearModel(Solver):
         texts = cast(Sequence[TextExample], examples)
         gold: list[Any]
         if self.recipe.form == "number":
-            kind, told, gold = "similarity", "score", numbers_of(texts)
+            kind, told, gold = "similarity", "score", numeric_labels(texts)
         elif self.recipe.form == "multi":
             kind, told, gold = "multilabel", "labels", [one.labels or () for one in texts]
         else:
             kind, told, gold = self.task, "label", [(one.labels or ("",))[0] for one in texts]
         return measure(kind, gold, [one[told] for one in answers], seed=seed, samples=samples)
-
-
-def numbers_of(examples: Sequence[TextExample]) -> list[float]:
-    """The number that each example has for a label."""
-    found = []
-    for one in examples:
-        label = (one.labels or ("",))[0]
-        try:
-            found.append(float(label))
-        except ValueError:
-            raise CorpusError(f"{one.origin}: {label!r} is not a number, as other labels are: correct it.") from None
-    return found
 
 
 def restore(recipe: LinearRecipe, arrays: Mapping[str, npt.NDArray[Any]], tokenizer: Tokenizer) -> LinearModel:

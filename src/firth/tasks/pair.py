@@ -12,7 +12,7 @@ from firth.nets.batch import Batch
 from firth.nets.network import States
 from firth.nets.noise import Noise
 from firth.tasks.classify import Classify, best_label
-from firth.tasks.examples import Example, TextExample
+from firth.tasks.examples import Example, TextExample, numeric_labels
 from firth.tasks.frame import Frame
 from firth.tasks.metrics import measure
 from firth.tasks.rows import PLACES, Row
@@ -51,7 +51,7 @@ class Pair(Classify):
 
     def label_marks(self, example: TextExample, known: dict[str, int]) -> Any:
         if self.recipe.form == "number":
-            return np.array([round(_SCALE * float((example.labels or ("0",))[0]))])
+            return np.array([round(_SCALE * numeric_labels([example])[0])])
         return super().label_marks(example, known)
 
     def scores(self, states: States, batch: Batch, noise: Noise | None) -> Tensor:
@@ -77,6 +77,7 @@ class Pair(Classify):
     ) -> dict[str, Any]:
         texts = cast(Sequence[TextExample], examples)
         if self.recipe.form == "number":
-            gold = [float((one.labels or ("nan",))[0]) for one in texts]
-            return measure("similarity", gold, [one["score"] for one in answers], seed=seed, samples=samples)
+            return measure(
+                "similarity", numeric_labels(texts), [one["score"] for one in answers], seed=seed, samples=samples
+            )
         return super().measure(examples, answers, seed=seed, samples=samples)

@@ -25,6 +25,7 @@ from firth.text.readers import check_text
 
 Record = Mapping[str, Any]
 MOST_LABELS = 1000
+_LARGEST = 1e9  # number that two texts may have for a label
 
 
 def parse_record(line: str, where: str) -> Record:
@@ -44,12 +45,26 @@ def one_line(text: str) -> str:
 
 
 def check_labels(labels: tuple[str, ...], where: str, task: str) -> tuple[str, ...]:
-    """The same labels, if there are neither none nor too many."""
+    """The same labels, if there are neither none nor too many, and no number among those of pairs is beyond reason."""
     if not labels:
         raise CorpusError(f"{where}: there is no label: {HOW[task]}.")
     if len(labels) > MOST_LABELS:
         raise CorpusError(f"{where}: {len(labels)} labels are too many: {MOST_LABELS} may be.")
+    if task == "pair" and any(map(_beyond_reason, labels)):
+        raise CorpusError(f"{where}: the label {labels[0]!r:.80} is no number that can be learnt: write a finite one.")
     return labels
+
+
+def _beyond_reason(label: str) -> bool:
+    """Whether a label is written like a number but is none to compute with.
+
+    >>> [_beyond_reason(label) for label in ("NaN", "-inf", "1e300", "3.5", "nano")]
+    [True, True, True, False, False]
+    """
+    try:
+        return not abs(float(label)) <= _LARGEST
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)

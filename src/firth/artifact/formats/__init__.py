@@ -33,15 +33,21 @@ def export_model(model: Any, format: str, path: Path) -> dict[str, Any]:
     return {"format": format, "path": str(path), "bytes": path.stat().st_size} | report
 
 
-def import_model(format: str, path: Path, out: Path) -> dict[str, Any]:
-    """Makes the artifact `out` of a file in a format of another program; returns what was read."""
+def import_model(format: str, path: Path, out: Path, task: str | None = None) -> dict[str, Any]:
+    """Makes the artifact `out` of a file in a format of another program; returns what was read.
+
+    `task` is what a fine-tuned model is for, where its folder does not tell.
+    """
     reader = _find("import", format)
+    if task is not None and format != "huggingface":
+        raise AbilityError(f"--task is for models of huggingface, not of {format}: leave it out.")
     require_free(out)
-    return {"format": format, "folder": str(out)} | reader(path, out)
+    options = {} if task is None else {"task": task}
+    return {"format": format, "folder": str(out)} | reader(path, out, **options)
 
 
-def _find(verb: Literal["export", "import"], name: str) -> Callable[[Any, Path], dict[str, Any]]:
+def _find(verb: Literal["export", "import"], name: str) -> Callable[..., dict[str, Any]]:
     if name not in FORMATS:
         raise AbilityError(f"there is no format {name!r}: {near_miss(name, FORMATS)}")
     function = getattr(import_module(FORMATS[name]), f"{verb}_{name}")
-    return cast(Callable[[Any, Path], dict[str, Any]], function)
+    return cast(Callable[..., dict[str, Any]], function)

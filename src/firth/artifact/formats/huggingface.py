@@ -20,6 +20,7 @@ from firth.artifact.formats.huggingface_weights import (
     Weights,
     choose_rows,
     from_huggingface,
+    shortened,
     to_huggingface,
     without_absent,
 )
@@ -30,6 +31,7 @@ from firth.files import digest_file
 from firth.nets.model import NetModel
 from firth.nets.recipe import NetRecipe
 from firth.progress import note
+from firth.tasks.frame import usual_marks
 from firth.tasks.model import TaskModel
 from firth.tasks.recipe import TaskRecipe
 from firth.tokens.spelling import Spelling
@@ -60,7 +62,7 @@ def write_folder(path: Path, recipe: NetRecipe, arrays: Tensors, tokenizer: Toke
         config |= {"pad_token_id": PAD if PAD in kept else None, "bos_token_id": end, "eos_token_id": end}
     files = {
         "config.json": config,
-        **export_tokenizer(tokenizer, kind, recipe.rows.length, recipe.embedding.segments, kept),
+        **export_tokenizer(tokenizer, kind, recipe, kept),
     }
     return {"type": kind.name, "vocabulary": len(kept)} | write_files(path, files, tensors)
 
@@ -80,10 +82,13 @@ class Imported:
         return self.tensors
 
 
-def import_huggingface(path: Path, out: Path) -> Report:
-    """Makes an artifact of a folder that `save_pretrained` wrote."""
+def import_huggingface(path: Path, out: Path, task: str | None = None) -> Report:
+    """Makes an artifact of a folder that `save_pretrained` wrote.
+
+    `task` says what a model with a head was trained for where its class does several: classify or pair.
+    """
     started = time.monotonic()
-    found = read_parts(path)
+    found = read_parts(path, task)
     save(
         out,
         found,
@@ -97,17 +102,19 @@ def import_huggingface(path: Path, out: Path) -> Report:
     return found.report
 
 
-def read_model(path: Path) -> Any:
+def read_model(path: Path, task: str | None = None) -> Any:
     """The model of a folder, ready for use."""
-    found = read_parts(path)
+    found = read_parts(path, task)
     return found.recipe.restore(found.arrays(), found.tokenizer, "lines")
 
 
-def read_parts(path: Path) -> Imported:
+def read_parts(path: Path, task: str | None = None) -> Imported:
     """What a folder that `save_pretrained` wrote holds, with our ids and under our names."""
     folder = read_folder(path)
-    head, tensors = split_head(folder.config, folder.tensors)
+    head, tensors = split_head(folder.config, folder.tensors, task)
     weights = from_huggingface(folder.config, tensors)
+    if folder.sentences is not None and folder.sentences.length is not None:
+        weights = shortened(weights, folder.sentences.length)
     kind, stored = find_kind(folder.config), stored_recipe(folder.config)
     tokenizer, order = import_tokenizer(
         folder.tokenizer,
@@ -115,6 +122,7 @@ def read_parts(path: Path) -> Imported:
         kind,
         len(weights.state["embedding.tokens.weight"]),
         stored.tokenizer if stored else None,
+        usual_marks(weights.recipe),
     )
     network, state = choose_rows(weights.recipe.with_tokenizer(tokenizer.recipe), weights.state, order)
     recipe = network if head is None else read_task(folder.config, head, network)
@@ -128,6 +136,11 @@ def read_parts(path: Path) -> Imported:
     arrays["counts"] = np.zeros(len(tokenizer), dtype=np.int64)  # how often tokens occurred is not told
     arrays["spelling"] = Spelling.train(tokenizer.vocabulary[MASK + 1 :]).counts
     report |= _remarks(head, weights, folder.sentences)
+    if head is not None and kind.causal and stored is None:
+        note(
+            "the model has not learnt the marks that Firth puts around texts for causal models, so it may say other "
+            "things than in transformers: fine-tune it further."
+        )
     return Imported(recipe, tokenizer, arrays, report, _digest(folder.weights))
 
 
@@ -136,6 +149,8 @@ def _remarks(head: Head | None, weights: Weights, sentences: Sentences | None) -
     told: Report = {}
     if head is not None:
         told["task"] = head.task
+        if head.guessed:
+            note("the model was taken for one that labels texts: if it labels pairs, import it with --task pair.")
     if weights.left_out:
         told["left_out"] = weights.left_out
     if weights.new and head is None:
@@ -143,7 +158,8 @@ def _remarks(head: Head | None, weights: Weights, sentences: Sentences | None) -
         note("the folder has nothing that predicts tokens: that layer is new, and knows nothing until firth adapt.")
     if sentences is not None:
         told["sentences"] = sentences._asdict()
-        note(f"the model was made for vectors of sentences: firth embed {sentences.options}")
+        most = weights.recipe.rows.length
+        note(f"the model was made for vectors of sentences of at most {most} tokens: firth embed {sentences.options}")
     return told
 
 

@@ -37,7 +37,7 @@ class Sentences(NamedTuple):
     unit: bool
     """Whether vectors are divided by their length."""
     length: int | None
-    """Tokens at which it cuts texts, special ones included; we do not."""
+    """Tokens at which it cuts texts, special ones included."""
 
     @property
     def options(self) -> str:

@@ -29,6 +29,10 @@ _PROBLEMS = {
     "multi": "multi_label_classification",
     "number": "regression",
 }
+_OF_PAIRS = {"entailment", "contradiction", "equivalent", "paraphrase", "duplicate"}
+"""Labels that only two texts can have, without `not_` before them."""
+_GLUE_PAIRS = {"mnli", "mrpc", "qnli", "qqp", "rte", "stsb", "wnli"}
+"""Tasks of GLUE that are about two texts, as the examples of transformers write them into config.json."""
 
 
 class Form(NamedTuple):
@@ -87,8 +91,7 @@ def export_task(model: TaskModel, path: Path) -> dict[str, Any]:
     config, tensors = to_their_task(recipe, arrays)
     kind, network = kind_of(recipe.network), recipe.network
     tokens = list(range(len(tokenizer)))
-    length, segments = network.rows.length, network.embedding.segments
-    files = {"config.json": config, **export_tokenizer(tokenizer, kind, length, segments, tokens, framed=True)}
+    files = {"config.json": config, **export_tokenizer(tokenizer, kind, network, tokens, framed=True)}
     told = {"type": kind.name, "architecture": config["architectures"][0], "vocabulary": len(tokens)}
     return told | write_files(path, files, tensors)
 
@@ -201,6 +204,8 @@ class Head(NamedTuple):
     form: Form
     tensors: Tensors
     """Under our names: `classifier.weight` and so on."""
+    guessed: bool
+    """Whether it might be for another task as well."""
 
     def arrays(self) -> dict[str, Any]:
         """What an artifact keeps of it."""
@@ -208,12 +213,16 @@ class Head(NamedTuple):
         return {f"heads.{self.task}.head.{name}": tensor.contiguous().numpy() for name, tensor in single.items()}
 
 
-def split_head(config: Config, tensors: Mapping[str, Tensor]) -> tuple[Head | None, Tensors]:
-    """The head of a fine-tuned model and the other weights; no head if the folder holds a language model."""
-    found = _find_form(config)
+def split_head(config: Config, tensors: Mapping[str, Tensor], asked: str | None = None) -> tuple[Head | None, Tensors]:
+    """The head of a fine-tuned model and the other weights; no head if the folder holds a language model.
+
+    `asked` is the task if it is known.
+    """
+    found = _find_form(config, asked)
     if found is None:
         return None, dict(tensors)
     task, form = found
+    guessed = asked is None and task == "classify" and not _stored(config)
     own: Tensors = {}
     for layer in ("classifier", *(["pooler"] if form.pooler else [])):
         for leaf in ("weight", *(["bias"] if form.biased else [])):
@@ -222,31 +231,36 @@ def split_head(config: Config, tensors: Mapping[str, Tensor]) -> tuple[Head | No
     if not form.biased:
         own["classifier.bias"] = own["classifier.weight"].new_zeros(len(own["classifier.weight"]))
     names = {their_name(form, name) for name in own}
-    return Head(task, form, own), {name: tensor for name, tensor in tensors.items() if name not in names}
+    return Head(task, form, own, guessed), {name: tensor for name, tensor in tensors.items() if name not in names}
 
 
-def _find_form(config: Config) -> tuple[TaskName, Form] | None:
-    """The task of a folder by its class; of several the one that was kept, else the first."""
+def _find_form(config: Config, asked: str | None) -> tuple[TaskName, Form] | None:
+    """The task of a folder by its class; of several the one that is asked for or was kept, else what labels tell."""
     named = config.get("architectures")
     forms = FORMS[find_kind(config).name]
     able = [task for task, form in forms.items() if named == [form.architecture]]
+    if asked is not None and asked not in able:
+        can = f"its class does {' or '.join(able)}" if able else "it has no head for a task, so fine-tune it instead"
+        raise AbilityError(f"the model cannot be taken for {asked}: {can}; leave --task out.")
     if not able:
         return None
-    kept = _stored(config)
-    task = kept["task"] if kept.get("task") in able else able[0]
-    if kept.get("task") not in able and _number_of_labels(config) == 1 and "pair" in able:
-        task = "pair"  # one number for a text is asked of two, such as how similar they are
+    known = asked or _stored(config).get("task")
+    task = next((one for one in able if one == known), "pair" if "pair" in able and _judges_pairs(config) else able[0])
     return task, forms[task]
+
+
+def _judges_pairs(config: Config) -> bool:
+    """Whether the labels are such as only two texts have, or there is one number, such as how similar they are."""
+    labels = config.get("id2label")
+    names = list(labels.values()) if isinstance(labels, dict) else ["", ""]  # as many as transformers has
+    plain = {str(name).lower().replace("-", "_").replace(" ", "_").removeprefix("not_") for name in names}
+    learnt = str(config.get("finetuning_task")).lower().replace("-", "")
+    return len(names) == 1 or not plain.isdisjoint(_OF_PAIRS) or learnt in _GLUE_PAIRS
 
 
 def _stored(config: Config) -> dict[str, Any]:
     found = config.get(OURS)
     return found if isinstance(found, dict) else {}
-
-
-def _number_of_labels(config: Config) -> int:
-    labels = config.get("id2label")
-    return len(labels) if isinstance(labels, dict) else 2  # as transformers has it
 
 
 def _head_tensor(tensors: Mapping[str, Tensor], name: str) -> Tensor:
@@ -264,7 +278,7 @@ def _head_tensor(tensors: Mapping[str, Tensor], name: str) -> Tensor:
 def read_task(config: Config, head: Head, network: NetRecipe) -> TaskRecipe:
     """The recipe of a fine-tuned model: that which was kept, or what config.json tells."""
     recipe = _kept_recipe(config, head, network) or _told_recipe(config, head, network)
-    wanted = {"span": 2, "choice": 1}.get(head.task, 1 if recipe.form == "number" else len(recipe.labels))
+    wanted = _outputs(recipe)
     sizes = {"classifier.weight": (wanted, network.width), "classifier.bias": (wanted,)}
     sizes |= {"pooler.weight": (network.width, network.width), "pooler.bias": (network.width,)}
     for name, tensor in head.tensors.items():
@@ -276,12 +290,17 @@ def read_task(config: Config, head: Head, network: NetRecipe) -> TaskRecipe:
     return recipe
 
 
+def _outputs(recipe: TaskRecipe) -> int:
+    """How many numbers the last layer of a head tells."""
+    return {"span": 2, "choice": 1}.get(recipe.task, 1 if recipe.form == "number" else len(recipe.labels))
+
+
 def _kept_recipe(config: Config, head: Head, network: NetRecipe) -> TaskRecipe | None:
     """The recipe that was kept in a config.json, if it is one for such a head."""
     try:
         found = recipe_from_json({**_stored(config), "network": asdict(network)})
         if isinstance(found, TaskRecipe) and found.task == head.task and form_of(found).pooler == head.form.pooler:
-            return found
+            return found if _outputs(found) else None
     except (FirthError, KeyError, TypeError, ValueError):
         pass
     return None
@@ -289,10 +308,15 @@ def _kept_recipe(config: Config, head: Head, network: NetRecipe) -> TaskRecipe |
 
 def _told_recipe(config: Config, head: Head, network: NetRecipe) -> TaskRecipe:
     """The recipe that a config.json without ours tells."""
-    labels = _labels(config, len(head.tensors["classifier.weight"])) if head.task in ("classify", "pair", "tag") else ()
+    outputs = len(head.tensors["classifier.weight"])
+    labels = _labels(config, outputs) if head.task in ("classify", "pair", "tag") else ()
     form = next((form for form, name in _PROBLEMS.items() if config.get("problem_type") == name), "single")
-    if head.task == "pair":
+    if head.task == "pair" and outputs == 1:
         form, labels = "number", ()
+    elif head.task == "classify" and outputs == 1:
+        raise AbilityError("the model tells one number, which only pairs have here: leave --task out.")
+    elif head.task == "pair" and form == "multi":
+        raise AbilityError("the model tells several labels at once, which pairs have not here: leave --task out.")
     elif form == "number" or head.task != "classify":
         form = "single"
     pooled = bool(head.form.pooler)

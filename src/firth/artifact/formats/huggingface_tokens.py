@@ -12,6 +12,8 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from firth.artifact.formats.huggingface_config import Config, Kind
 from firth.errors import AbilityError, ArtifactError
+from firth.nets.recipe import NetRecipe
+from firth.tasks.frame import Marks, told_marks, usual_marks
 from firth.tokens.encoder import Encoder
 from firth.tokens.recipe import TokenizerRecipe, TokenModel
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
@@ -51,12 +53,13 @@ class Foreign(NamedTuple):
 
 
 def export_tokenizer(
-    tokenizer: Tokenizer, kind: Kind, length: int, segments: int, kept: Sequence[int], framed: bool = False
+    tokenizer: Tokenizer, kind: Kind, recipe: NetRecipe, kept: Sequence[int], framed: bool = False
 ) -> Config:
     """The JSON files of a tokenizer by name; `kept` has the ids that the model has.
 
     Texts for causal models stand alone, unless they are `framed` as for tasks: start a delimiter b extract.
     """
+    marks = told_marks(tokenizer.backend) or usual_marks(recipe)
     content = json.loads(tokenizer.backend.to_str())
     if len(kept) < len(tokenizer):
         content = renumber(content, [tokenizer.vocabulary[number] for number in kept])
@@ -66,20 +69,20 @@ def export_tokenizer(
     roles = {role: tokens[number] for number, names in _ROLES.items() if number in tokens for role in names}
     if kind.causal and framed:
         roles = {role: token for role, token in roles.items() if role not in ("cls_token", "sep_token")}
-        content["post_processor"] = _template(tokens, MASK, 0)
+        content["post_processor"] = _template(tokenizer.vocabulary, marks)
     elif kind.causal:
         end = tokens[EOS]  # text begins with it, too
         roles = {"unk_token": tokens.get(UNK, end), "bos_token": end, "eos_token": end}
         roles |= {"pad_token": tokens[PAD]} if PAD in tokens else {}
         content["post_processor"] = None
     else:
-        content["post_processor"] = _template(tokens, EOS, int(segments > 1))
-    inputs = ["input_ids", *(["token_type_ids"] if segments > 1 else []), "attention_mask"]
+        content["post_processor"] = _template(tokenizer.vocabulary, marks)
+    inputs = ["input_ids", *(["token_type_ids"] if recipe.embedding.segments > 1 else []), "attention_mask"]
     return {
         "tokenizer.json": content,
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_max_length": length,
+            "model_max_length": recipe.rows.length,
             "model_input_names": inputs,
             "clean_up_tokenization_spaces": False,
             **roles,
@@ -88,25 +91,35 @@ def export_tokenizer(
     }
 
 
-def _template(tokens: Mapping[int, str], between: int, second: int) -> Any:
-    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP], in which B is the segment `second`; `between` is the first [SEP]."""
-    begin, middle, end = tokens[BOS], tokens[between], tokens[EOS]
+def _template(vocabulary: Sequence[str], marks: Marks) -> Any:
+    """The rule for special tokens: [CLS] A [SEP], or [CLS] A [SEP] B [SEP], say."""
+    before, between, end = ([vocabulary[number] for number in part] for part in marks[:3])
+    first = [*before, "$A"]
+    pair = [f"{one}:0" for one in [*first, *between]] + [f"{one}:{marks.second}" for one in ["$B", *end]]
     made = processors.TemplateProcessing(
-        single=f"{begin}:0 $A:0 {end}:0",
-        pair=f"{begin}:0 $A:0 {middle}:0 $B:{second} {end}:{second}",
-        special_tokens=[(tokens[number], number) for number in sorted({BOS, between, EOS})],
+        single=[f"{one}:0" for one in [*first, *end]],
+        pair=pair,
+        special_tokens=[(vocabulary[number], number) for number in sorted({*marks.before, *marks.between, *marks.end})],
     )
     return json.loads(made.__getstate__())
 
 
 def import_tokenizer(
-    data: bytes, settings: Mapping[str, Any], kind: Kind, rows: int, known: TokenizerRecipe | None = None
+    data: bytes,
+    settings: Mapping[str, Any],
+    kind: Kind,
+    rows: int,
+    known: TokenizerRecipe | None = None,
+    usual: Marks | None = None,
 ) -> Foreign:
     """Our tokenizer of a tokenizer.json, whose model has so many rows; special tokens get the ids 0 to 4.
 
-    `settings` say which tokens are special; `known` is the recipe if Firth wrote the file.
+    `settings` say which tokens are special; `known` is the recipe if Firth wrote the file. The rule for special tokens
+    is kept if it is told and not the `usual` one of a masked network.
     """
     backend = _read(data)
+    backend.no_padding()
+    backend.no_truncation()
     ids = backend.get_vocab(with_added_tokens=True)
     old = sorted(ids, key=ids.__getitem__)
     if sorted(ids.values()) != list(range(len(ids))):
@@ -132,7 +145,22 @@ def import_tokenizer(
     text = json.dumps(json.loads(_read(json.dumps(content).encode()).to_str()), ensure_ascii=False, indent=1) + "\n"
     tokenizer = Tokenizer(text.encode(), recipe)
     _probe(tokenizer)
-    return Foreign(tokenizer, [ids[token] if token is not None else -1 for token in [*specials, *rest]])
+    order = [ids[token] if token is not None else -1 for token in [*specials, *rest]]
+    if usual is not None and not kind.causal:
+        tokenizer = _with_rule(tokenizer, told_marks(backend), order, usual)
+    return Foreign(tokenizer, order)
+
+
+def _with_rule(tokenizer: Tokenizer, told: Marks | None, order: Sequence[int], usual: Marks) -> Tokenizer:
+    """The tokenizer with the rule that it came with, in its own ids, unless that is the usual one."""
+    if told is None:
+        return tokenizer
+    before, between, end = (tuple(order.index(number) for number in part) for part in told[:3])
+    marks = Marks(before, between, end, told.second)
+    if marks == usual:
+        return tokenizer
+    content = json.loads(tokenizer.data) | {"post_processor": _template(tokenizer.vocabulary, marks)}
+    return Tokenizer((json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode(), tokenizer.recipe)
 
 
 def wordpiece_json(lines: Sequence[str], settings: Mapping[str, Any]) -> bytes:

@@ -35,6 +35,7 @@ _BUFFER = re.compile(r"\.(position_ids|token_type_ids|attn\.bias|attn\.masked_bi
 _OLD_NAMES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
 _HEADS = ("cls.", "lm_head.", "predictions.", "sop_classifier.")
 _SAVE_HEAD = "save it with AutoModelForMaskedLM or AutoModelForCausalLM"
+_SHORTEST = 4  # tokens of a row
 _SPREAD = 0.02  # standard deviation of first parameters (Devlin et al. 2019)
 
 
@@ -98,6 +99,15 @@ def from_huggingface(config: Config, tensors: Mapping[str, Tensor]) -> Weights:
     ours = to_ours(kind.name, single, blank, shift)
     state = {name: tensor for name, tensor in ours.items() if not name.startswith("heads.")}
     return Weights(recipe, state, {name: ours[name] for name in ours.keys() - state.keys()}, left_out, absent)
+
+
+def shortened(weights: Weights, length: int) -> Weights:
+    """A model that reads no more than so many tokens, if it could read more: its further positions are left out."""
+    recipe, table = weights.recipe, "embedding.positions.weight"
+    if not _SHORTEST <= length < recipe.rows.length:
+        return weights
+    state = weights.state | {table: weights.state[table][:length].contiguous()}
+    return weights._replace(recipe=replace(recipe, rows=replace(recipe.rows, length=length)), state=state)
 
 
 def body_of(recipe: NetRecipe, state: Mapping[str, Tensor]) -> Tensors:

@@ -1,0 +1,250 @@
+"""Models that other people fine-tuned come in and say what they said there: of texts, of pairs, of sentences."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+import torch
+
+from firth.apply.embed import cut_texts, embed_file
+from firth.artifact.formats import export_model
+from firth.artifact.formats.huggingface import import_huggingface, read_model
+from firth.artifact.models import load
+from firth.errors import AbilityError
+from firth.tasks.frame import Marks
+from firth.tasks.model import TaskModel
+from firth.tokens.tokenizer import BOS, EOS
+from tests.artifact.formats.small_tasks import task_model
+from tests.artifact.formats.small_transformers import THEIR_TOKENIZERS, foreign, tokenizer_of
+from tests.command import firth
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import transformers
+
+SHORT, OTHER = "The dog", "foxes jump, it"
+PAIRS = [(SHORT, OTHER), (OTHER, SHORT), ("the fox", "the fox"), ("it", "。")]
+LONG = [(SHORT, "quick brown foxes jumped over " * 9), ("the lazy dog " * 30, OTHER)]
+NLI = {0: "contradiction", 1: "entailment", 2: "neutral"}
+PLAIN = {0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}
+
+
+def fine_tuned(kind: str, folder: Path, labels: dict[int, str], tokenizer: Any = None, **settings: Any) -> Any:
+    """A random model of theirs with a head for labels, and its tokenizer, saved."""
+    tokenizer = tokenizer or THEIR_TOKENIZERS[kind]()
+    sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 40}
+    sizes |= {"max_position_embeddings": 40, "vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+    names = {"id2label": labels, "label2id": {name: number for number, name in labels.items()}}
+    config = transformers.AutoConfig.for_model(kind, **(sizes | names | settings))
+    torch.manual_seed(5)
+    model = transformers.AutoModelForSequenceClassification.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return model
+
+
+def their_chances(folder: Path, pairs: list[tuple[str, str]], most: int | None = None) -> Any:
+    """The probabilities that transformers gives, pair by pair, with what its tokenizer makes of them."""
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    cut: dict[str, Any] = {"truncation": "longest_first", "max_length": most} if most else {}
+    if model.config.model_type == "albert":
+        cut["return_token_type_ids"] = True  # as it was trained; this version leaves them out otherwise
+    rows = [tokenizer(one, two, return_tensors="pt", **cut) for one, two in pairs]
+    with torch.no_grad():
+        return np.array([model(**row).logits[0].softmax(-1).numpy() for row in rows])
+
+
+def our_chances(model: TaskModel, pairs: list[tuple[str, str]]) -> Any:
+    return np.array([list(answer["probabilities"].values()) for answer in model.predict(pairs)])
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "albert"])
+def test_pairs_of_a_model_from_elsewhere(kind: str, tmp_path: Path) -> None:
+    fine_tuned(kind, tmp_path / "theirs", NLI)
+    told = import_huggingface(tmp_path / "theirs", tmp_path / "ours")
+    assert told["task"] == "pair"
+    model = load(tmp_path / "ours")
+    assert (model.recipe.form, model.labels) == ("single", ("contradiction", "entailment", "neutral"))
+    assert np.allclose(our_chances(model, PAIRS), their_chances(tmp_path / "theirs", PAIRS), rtol=0, atol=1e-6)
+    assert model.frame.cut == 0
+    expected = their_chances(tmp_path / "theirs", PAIRS[:1])
+    assert not np.allclose(expected, their_chances(tmp_path / "theirs", [PAIRS[1]]), atol=1e-3), "order matters"
+    long = their_chances(tmp_path / "theirs", LONG, model.frame.most)
+    assert np.allclose(our_chances(model, LONG), long, rtol=0, atol=1e-6)
+    assert model.frame.cut == 2
+    export_model(model, "huggingface", tmp_path / "again")
+    assert np.allclose(their_chances(tmp_path / "again", PAIRS), our_chances(model, PAIRS), rtol=0, atol=1e-6)
+    back = read_model(tmp_path / "again")
+    assert np.allclose(our_chances(back, PAIRS), our_chances(model, PAIRS), rtol=0, atol=1e-6)
+
+
+def test_how_robertas_read_pairs(tmp_path: Path) -> None:
+    """Two separators and one segment, whatever table of segments there is; or as another tokenizer has it."""
+    doubled = Marks((BOS,), (EOS, EOS), (EOS,), 0)
+    fine_tuned("roberta", tmp_path / "one", NLI, type_vocab_size=1)
+    fine_tuned("roberta", tmp_path / "two", NLI, type_vocab_size=2)
+    backend = tokenizers.Tokenizer.from_file(str(tmp_path / "two/tokenizer.json"))
+    backend.enable_padding(length=20)
+    backend.enable_truncation(5)
+    backend.save(str(tmp_path / "two/tokenizer.json"))
+    fine_tuned("roberta", tmp_path / "like-bert", NLI, THEIR_TOKENIZERS["bert"](), type_vocab_size=2)
+    for name, marks in (("one", doubled), ("two", doubled), ("like-bert", Marks((BOS,), (EOS,), (EOS,), 1))):
+        model = read_model(tmp_path / name)
+        assert model.frame.marks == marks
+        expected = their_chances(tmp_path / name, PAIRS)
+        assert np.allclose(our_chances(model, PAIRS), expected, rtol=0, atol=1e-6), name
+
+
+def test_causal_models_from_elsewhere_are_told_to_differ(tmp_path: Path) -> None:
+    tokenizer = THEIR_TOKENIZERS["gpt2"]()
+    sizes = {"n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 28, "vocab_size": len(tokenizer)}
+    config = transformers.AutoConfig.for_model("gpt2", **sizes)
+    transformers.AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path / "theirs")
+    tokenizer.save_pretrained(tmp_path / "theirs")
+    done = firth("import", "huggingface", tmp_path / "theirs", "-o", tmp_path / "ours")
+    assert done.code == 0, done.err
+    assert "it may say other things than in transformers" in done.err
+    export_model(task_model("gpt2", "classify"), "huggingface", tmp_path / "own")
+    assert not firth("import", "huggingface", tmp_path / "own", "-o", tmp_path / "back").err
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "albert"])
+def test_our_own_pairs_are_the_same_there(kind: str, tmp_path: Path) -> None:
+    model = task_model(kind, "pair")
+    between = [EOS] if kind != "roberta" else [EOS, EOS]
+    first, second = model.frame.encode(PAIRS[0])
+    assert model.frame.row(first, second).ids.tolist() == [BOS, *first, *between, *second, EOS]
+    export_model(model, "huggingface", tmp_path / "out")
+    assert np.allclose(their_chances(tmp_path / "out", PAIRS), our_chances(model, PAIRS), rtol=0, atol=1e-6)
+    back = read_model(tmp_path / "out")
+    assert back.tokenizer.backend.post_processor is None, "the usual rule need not be kept"
+    assert our_chances(back, PAIRS).tolist() == our_chances(model, PAIRS).tolist()
+
+
+def test_texts_that_fill_a_row_exactly() -> None:
+    frame = task_model("roberta", "pair", length=16).frame
+    one, two = np.arange(5, 11), np.arange(11, 17)
+    assert frame.room(2) == 12
+    row = frame.row(one, two)
+    assert (row.ids.size, row.begins, row.lengths, frame.cut) == (16, (1, 9), (6, 6), 0)
+    assert (frame.row(one, np.arange(5, 12)).ids.size, frame.cut) == (16, 1)
+    assert frame.row(np.arange(5, 19)).ids.size == 16
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "task"),
+    [
+        (NLI, {}, "pair"),
+        ({0: "not_entailment", 1: "entailment"}, {}, "pair"),
+        ({0: "Not Duplicate", 1: "Duplicate"}, {}, "pair"),
+        (PLAIN, {}, "classify"),
+        (PLAIN, {"finetuning_task": "mrpc"}, "pair"),
+        (PLAIN, {"finetuning_task": "sst-2"}, "classify"),
+        ({0: "NEGATIVE", 1: "POSITIVE"}, {}, "classify"),
+        ({0: "LABEL_0"}, {}, "pair"),
+    ],
+    ids=str,
+)
+def test_labels_tell_the_task(labels: dict[int, str], settings: dict[str, Any], task: str, tmp_path: Path) -> None:
+    fine_tuned("bert", tmp_path / "theirs", labels, **settings)
+    done = firth("import", "huggingface", tmp_path / "theirs", "-o", tmp_path / "ours", "--json")
+    assert done.code == 0, done.err
+    assert done.json["task"] == task
+    assert ("if it labels pairs, import it with --task pair" in done.err) == (task == "classify")
+
+
+def test_the_task_can_be_asked_for(tmp_path: Path) -> None:
+    fine_tuned("bert", tmp_path / "theirs", PLAIN)
+    model = read_model(tmp_path / "theirs", "pair")
+    assert (model.task, model.labels) == ("pair", tuple(PLAIN.values()))
+    assert np.allclose(our_chances(model, PAIRS), their_chances(tmp_path / "theirs", PAIRS), rtol=0, atol=1e-6)
+    done = firth("import", "huggingface", tmp_path / "theirs", "-o", tmp_path / "ours", "--task", "pair", "--json")
+    assert (done.code, done.json["task"]) == (0, "pair"), done.err
+    assert firth("import", "arpa", tmp_path / "theirs", "-o", tmp_path / "other", "--task", "pair").code == 1
+    assert read_model(tmp_path / "theirs", "classify").task == "classify"
+    fine_tuned("bert", tmp_path / "nli", NLI)
+    assert read_model(tmp_path / "nli", "classify").task == "classify"
+    with pytest.raises(AbilityError, match=r"cannot be taken for tag: its class does classify or pair; leave --task"):
+        read_model(tmp_path / "theirs", "tag")
+    tokenizer = THEIR_TOKENIZERS["bert"]()
+    foreign("bert", tmp_path / "plain", len(tokenizer))
+    tokenizer.save_pretrained(tmp_path / "plain")
+    with pytest.raises(AbilityError, match="it has no head for a task, so fine-tune it instead"):
+        read_model(tmp_path / "plain", "pair")
+    fine_tuned("bert", tmp_path / "several", PLAIN, problem_type="multi_label_classification")
+    assert read_model(tmp_path / "several").recipe.form == "multi"
+    with pytest.raises(AbilityError, match="several labels at once"):
+        read_model(tmp_path / "several", "pair")
+    fine_tuned("bert", tmp_path / "number", {0: "LABEL_0"})
+    assert read_model(tmp_path / "number", "pair").recipe.form == "number"
+    with pytest.raises(AbilityError, match="tells one number"):
+        read_model(tmp_path / "number", "classify")
+
+
+@pytest.mark.parametrize(("mode", "pooling"), [("mean", "whole"), ("cls", "first")])
+@pytest.mark.parametrize("length", [12, 30, None])
+def test_vectors_of_sentences_are_of_cut_texts(mode: str, pooling: str, length: int | None, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    tokenizer = THEIR_TOKENIZERS["bert"]()
+    foreign("bert", theirs, len(tokenizer))
+    tokenizer.save_pretrained(theirs)
+    types = [{"path": f"{n}_{one}", "type": f"sentence_transformers.models.{one}"} for n, one in enumerate(TYPES)]
+    (theirs / "modules.json").write_text(json.dumps(types))
+    (theirs / "1_Pooling").mkdir()
+    (theirs / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode": mode}))
+    (theirs / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": length}))
+    import_huggingface(theirs, tmp_path / "ours")
+    model, most = load(tmp_path / "ours"), length or 30
+    assert model.recipe.rows.length == most
+    texts = [SHORT, "unbelievable foxes jumped " * 9, "语言 it", "", "the quick " * 30]
+    (tmp_path / "texts").write_text("\n".join(texts) + "\n")
+    told = embed_file(model, tmp_path / "texts", tmp_path / "out.npy", pooling=pooling)
+    assert (told["rows"], told["truncated"]) == (5, 2)
+    body = transformers.AutoModel.from_pretrained(theirs).eval()
+    found = np.load(tmp_path / "out.npy")
+    for text, row in zip(texts, found, strict=True):
+        given = tokenizer(text, truncation=True, max_length=most, return_tensors="pt")
+        with torch.no_grad():
+            states = body(**given).last_hidden_state[0]
+        expected = states.mean(0) if mode == "mean" else states[0]
+        assert np.allclose(row, expected.numpy() if text else 0, rtol=0, atol=1e-5)
+
+
+TYPES = ("Transformer", "Pooling")
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte-bpe", "pieces", "words"])
+def test_texts_are_cut_between_characters(kind: str) -> None:
+    tokenizer = tokenizer_of(kind)
+    texts = ["the fox", "the lazy dog jumps over it " * 5, "🦊🐕" * 20, "我们喜欢语言。" * 9, ""]
+    for most in range(4, 30):
+        found, cut = cut_texts(tokenizer, texts, most)
+        sizes = [len(tokenizer.encode(text).ids) for text in texts]
+        assert cut == sum(size > most - 2 for size in sizes)
+        for text, short, size in zip(texts, found, sizes, strict=True):
+            assert tokenizer.spaced(text).startswith(short)
+            kept = tokenizer.encode(short).ids
+            assert len(kept) <= most - 2
+            assert kept == tokenizer.encode(text).ids[: len(kept)]
+            assert len(kept) >= min(size, most - 5)
+
+
+def test_special_tokens_of_a_rule_are_found_by_their_place() -> None:
+    from firth.tasks.frame import told_marks
+
+    backend = tokenizers.Tokenizer.from_str(tokenizer_of("wordpiece").data.decode())
+    assert told_marks(backend) is None
+    backend.post_processor = tokenizers.processors.RobertaProcessing(("[SEP]", EOS), ("[CLS]", BOS))
+    assert told_marks(backend) == Marks((BOS,), (EOS, EOS), (EOS,), 0)
+    backend.post_processor = tokenizers.processors.BertProcessing(("[SEP]", EOS), ("[CLS]", BOS))
+    assert told_marks(backend) == Marks((BOS,), (EOS,), (EOS,), 1)
