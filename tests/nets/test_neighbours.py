@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import numpy as np
 import pytest
 import torch
 
+import firth
 from firth.errors import RecipeError
 from firth.nets.encoders.transformer import Layer, Transformer
 from firth.nets.neighbours import shift, wave_rates, waves
@@ -81,6 +83,14 @@ def test_waves_of_other_places_are_not_taken_for_one() -> None:
     assert likeness[0] == pytest.approx(1)
     assert likeness[1:].max() < 0.4
     assert likeness[1:].abs().mean() < 0.15
+
+
+@pytest.mark.parametrize("name", ["bert", "albert"])
+def test_what_started_so_is_saved_and_loaded(name: str, tmp_path: Path) -> None:
+    made = firth.train(name, "builtin:oracle", out=tmp_path / "m", size="tiny", budget="2ktok", threads=1)
+    assert firth.info(tmp_path / "m")["recipe"]["encoder"]["start"] == "neighbours"
+    text = ["the farmer feeds the horse ."]
+    assert np.array_equal(firth.load(tmp_path / "m").embed(text), made.embed(text))
 
 
 @pytest.mark.parametrize("name", ["gpt", "lstm"])
