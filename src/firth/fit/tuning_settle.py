@@ -19,7 +19,9 @@ _NEARLY = 0.9  # share of numbers among labels from which on the others are faul
 _DROPOUT = 0.1  # as in all published Transformers of the kind
 _EPOCHS = ((500, 20), (2_000, 10), (10_000, 5))
 """Examples up to which so many passes are good; three above."""
-_STATES = 0.04  # the rate of a whole Transformer times its width: 5e-5 for 768 (Devlin et al. 2019)
+_STATES = (
+    1.064  # the rate of a whole Transformer times its width to the power of 1.5: 5e-5 for 768 (Devlin et al. 2019)
+)
 HEAD_RATE = 1e-3
 """Where the head learns most of it."""
 _SMALL = 1_000  # examples below which steps are of 16
@@ -126,9 +128,9 @@ def _learning(recipe: TaskRecipe, examples: int, settings: Sequence[str]) -> Tas
 
 
 def tuning_rate(network: NetRecipe, strategy: Strategy) -> float:
-    """The rate that suits a network: small steps where a whole Transformer moves."""
+    """The rate that suits a network: small steps where a whole Transformer moves, and a wide one most of all."""
     whole = network.encoder.kind == "transformer" and strategy not in ("frozen", "features")
-    return _STATES / network.encoder.width if whole else HEAD_RATE
+    return _STATES / network.encoder.width**1.5 if whole else HEAD_RATE
 
 
 def known_labels(example: Example) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 from firth.artifact.folder import artifact_info
 from firth.fit.finetune import finetune
 from firth.tasks.builtin import PARTS, builtin_examples
+from firth.tasks.examples import texts_of
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Tuning:
     """The folder of what was trained before."""
     random: bool = False
     """The same network with new parameters: what was pre-training worth?"""
-    settings: tuple[str, ...] = ("learning.epochs=3",)
+    settings: tuple[str, ...] = ("learning.epochs=6", "learning.batch=16")
 
     @property
     def name(self) -> str:
@@ -39,8 +40,10 @@ TUNINGS = tuple(
     for task in ABOUT
     for model, random in (("skipgram", False), ("bert-wordpiece", True), ("bert-wordpiece", False))
 )
-EXAMPLES = (1500, 500)
-"""To learn from, and to measure on."""
+EXAMPLES = (2000, 500)
+"""To learn from, and to measure on, at most."""
+LONGEST = 300
+"""Characters of an example: short ones are learnt faster."""
 
 
 def fine_tune(out: Path, threads: int | None, tell: Callable[[str], None]) -> list[dict[str, Any]]:
@@ -49,13 +52,15 @@ def fine_tune(out: Path, threads: int | None, tell: Callable[[str], None]) -> li
     examples: dict[str, list[list[Any]]] = {}
     for one in TUNINGS:
         if one.task not in examples:
-            examples[one.task] = [
-                list(builtin_examples(one.task, part, most)) for part, most in zip(PARTS, EXAMPLES, strict=True)
-            ]
+            examples[one.task] = [_short(one.task, part)[:most] for part, most in zip(PARTS, EXAMPLES, strict=True)]
         train, dev = examples[one.task]
         rows.append(_row(one, train, dev, out, threads))
         tell(f"{one.name:<28} {rows[-1]['metric']} {rows[-1]['value']:.3f}  ({rows[-1]['seconds']:.0f} s)")
     return rows
+
+
+def _short(task: str, part: str) -> list[Any]:
+    return [one for one in builtin_examples(task, part) if sum(map(len, texts_of(one))) <= LONGEST]
 
 
 def _row(one: Tuning, train: list[Any], dev: list[Any], out: Path, threads: int | None) -> dict[str, Any]:
