@@ -9,7 +9,8 @@ from typing import NamedTuple
 from firth.report.charts import COLOURS, escape, show_number
 
 _SIZE = 13  # of text
-_RIGHT, _LEFT, _TOP, _BOTTOM = 110, 44, 10, 40
+_LETTER = 7.2  # how wide a letter is at most, on average
+_LEFT, _TOP, _BOTTOM = 44, 10, 40
 _FORMS = (("wide", 860, 340), ("narrow", 380, 300))
 
 
@@ -54,19 +55,20 @@ def _finite(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 def _draw(curves: Sequence[Curve], width: int, height: int) -> str:
     xs = [x for curve in curves for x, _ in curve.points]
     ys = [y for curve in curves for _, y in curve.points]
-    across = _Scale(math.log(min(xs)), math.log(max(xs)) + 1e-9, _LEFT, width - _RIGHT)
+    room = 16 + _LETTER * max(len(_label(curve)) for curve in curves)
+    across = _Scale(math.log(min(xs)), math.log(max(xs)) + 1e-9, _LEFT, width - room)
     down = _Scale(min(ys), max(ys) + 1e-9, height - _BOTTOM, _TOP)
-    parts = [*_rules(across, down, width, height), *_lines(curves, across, down)]
+    parts = [*_rules(across, down, height), *_lines(curves, across, down)]
     told = "; ".join(f"{curve.name} ends at {show_number(curve.points[-1][1], 3)}" for curve in curves)
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(told)}">{"".join(parts)}</svg>'
 
 
-def _rules(across: _Scale, down: _Scale, width: int, height: int) -> list[str]:
+def _rules(across: _Scale, down: _Scale, height: int) -> list[str]:
     """The grid, with what its lines stand for."""
     parts = []
     for value in _steps(down.low, down.high, 5):
         y = down(value)
-        parts.append(f'<line x1="{_LEFT}" x2="{width - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--rule, #ccc)"/>')
+        parts.append(f'<line x1="{_LEFT}" x2="{across.end:.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--rule, #ccc)"/>')
         parts.append(_text(_LEFT - 8, y + 4, f"{value:g}", "end", "var(--muted, #777)"))
     first = math.ceil(across.low / math.log(10) - 1e-9)
     for power in range(first, math.floor(across.high / math.log(10) + 1e-9) + 1):
@@ -75,7 +77,7 @@ def _rules(across: _Scale, down: _Scale, width: int, height: int) -> list[str]:
             f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{height - _BOTTOM}" stroke="var(--rule, #ccc)"/>'
         )
         parts.append(_text(x, height - _BOTTOM + 18, _short(10**power), "middle", "var(--muted, #777)"))
-    middle = (_LEFT + width - _RIGHT) / 2
+    middle = (_LEFT + across.end) / 2
     parts.append(_text(middle, height - 4, "tokens read", "middle", "var(--muted, #777)"))
     return parts
 
@@ -90,10 +92,12 @@ def _lines(curves: Sequence[Curve], across: _Scale, down: _Scale) -> list[str]:
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         last = max(places[-1][1] + 4, last + _SIZE + 2)
-        parts.append(
-            _text(across.end + 8, last, f"{curve.name} {show_number(curve.points[-1][1], 2)}", "start", colour)
-        )
+        parts.append(_text(across.end + 8, last, _label(curve), "start", colour))
     return parts
+
+
+def _label(curve: Curve) -> str:
+    return f"{curve.name} {show_number(curve.points[-1][1], 2)}"
 
 
 def _steps(low: float, high: float, most: int) -> list[float]:
