@@ -77,6 +77,6 @@ def rebuilt(model: NetModel, recipe: NetRecipe) -> NetModel:
     """The same parameters under another recipe, which must ask for just those: another dropout, say."""
     if recipe == model.recipe:
         return model
-    network = build_network(recipe, model.network.vocabulary, 0)
+    network = build_network(recipe, model.network.vocabulary, 0, empty=True)
     load_tensors(network, {name: tensor.detach().numpy() for name, tensor in own_tensors(model.network).items()})
     return make_model(recipe, network, model.tokenizer, model.layout, model.spelling, model.heads)

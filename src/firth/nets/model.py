@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from firth.errors import AbilityError, ArtifactError
 from firth.nets.embedding import Embedding
 from firth.nets.encoders.encoder import make_encoder
-from firth.nets.network import Network, Vocabulary
+from firth.nets.network import Network, Vocabulary, build_network
 from firth.nets.recipe import NetRecipe
 from firth.nets.scoring import Numbers, batch_of, longest, one_line
 from firth.text.layout import Layout
@@ -227,7 +227,7 @@ def restore(recipe: NetRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: Lay
     vocabulary = Vocabulary(tokenizer.vocabulary, np.array(counts))
     _check_sizes(recipe, arrays, vocabulary)
     with _WithoutChance():
-        network = Network(recipe, vocabulary)
+        network = build_network(recipe, vocabulary, 0, empty=True)
     load_tensors(network, arrays)
     heads = {name: _copy(array) for name, array in arrays.items() if name.startswith(HEADS)}
     return _kind(recipe)(

@@ -120,11 +120,11 @@ class Network(nn.Module):
         return self.embedding.work() + encoders + predicted * self.output.work()
 
 
-def build_network(recipe: NetRecipe, vocabulary: Vocabulary, seed: int) -> Network:
-    """A new network; its first parameters depend on the seed alone."""
+def build_network(recipe: NetRecipe, vocabulary: Vocabulary, seed: int, *, empty: bool = False) -> Network:
+    """A new network; its first parameters depend on the seed alone. An `empty` one is to be given others."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = Network(recipe, vocabulary)
-        if recipe.encoder.start == "neighbours":
+        if recipe.encoder.start == "neighbours" and not empty:
             import_module("firth.nets.neighbours").look_at_neighbours(network)
         return network
