@@ -3,7 +3,7 @@
     python bench/first_steps.py [--tokens 1000] [--threads 2]
 
 BERT of size mini on wiki_zh, the same tokens and batches for all; a line has the loss of the masked tokens over each
-tenth of the run. A bag of words, which knows what a text is about and not what stands where, comes to about 6.2.
+tenth of the run. By their frequency alone it would be 6.92.
 """
 
 from __future__ import annotations

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 from firth.report import charts
 from firth.report.charts import Bar, draw_facts, draw_table, escape, rank, show_number, show_share, show_size
 from firth.report.nets_section import draw_nets
-from firth.report.style import STYLE
+from firth.report.shell import draw_page
 from firth.report.tasks_section import draw_tasks
 from firth.report.vectors_section import draw_vectors
 
 Report = Mapping[str, Any]
-_MOTTO = "<p class='motto'>You shall know a word by the company it keeps.<br><small>J. R. Firth, 1957</small></p>"
 _OPEN_SAMPLES = 8  # runs whose samples are seen at once; those of the others are folded
 
 
@@ -30,20 +29,8 @@ def render_page(report: Report) -> str:
     (True, False)
     """
     report = {**report, "runs": _best_first(report.get("runs", ()))}
-    drawn = ((name, title, draw(report)) for name, (title, draw) in _SECTIONS.items())
-    present = [section for section in drawn if section[2]]
-    links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in present)
-    body = "".join(
-        f'<section id="{name}"><h2>{title}</h2><div>{content}</div></section>\n' for name, title, content in present
-    )
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta name="color-scheme" content="light dark"><title>{escape(report["title"])}</title>'
-        f"<style>{STYLE}</style></head>\n<body>{_draw_header(report)}"
-        f"{f'<nav><ul>{links}</ul></nav>' if links else ''}<main>\n{body}</main></body></html>\n"
-    )
+    sections = ((name, title, draw(report)) for name, (title, draw) in _SECTIONS.items())
+    return draw_page(report["title"], _draw_header(report), sections)
 
 
 def _draw_header(report: Report) -> str:
@@ -54,7 +41,7 @@ def _draw_header(report: Report) -> str:
         parts.append(f'<p class="lede">{told}</p>')
     if "command" in report:
         parts.append(f'<pre class="command"><code>{escape(report["command"])}</code></pre>')
-    return f"<header>{_MOTTO}<div>{''.join(parts)}</div></header>"
+    return "".join(parts)
 
 
 def _tell(report: Report) -> Iterator[str]:

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from firth.report.charts import draw_facts, draw_table, escape, name_language, show_number, show_share
-from firth.report.style import STYLE
+from firth.report.shell import draw_page
 
 Report = Mapping[str, Any]
 _RIGHT, _WRONG = "42,143,109", "207,106,44"  # green and orange, as in other reports
-_MOTTO = "<p class='motto'>You shall know a word by the company it keeps.<br><small>J. R. Firth, 1957</small></p>"
 _OPEN = 20  # labels that are seen at once; the others are folded
 _NAME = 24  # letters of a label that head a row or a column
 _STYLE = """
@@ -45,25 +44,13 @@ def render_task_page(report: Report) -> str:
         ("rare", "By rare words", _draw_parts(report, "by_rare")),
         ("origin", "What was measured", _draw_origin(report)),
     ]
-    present = [section for section in sections if section[2]]
-    links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in present)
-    body = "".join(
-        f'<section id="{name}"><h2>{title}</h2><div>{content}</div></section>\n' for name, title, content in present
-    )
     title = f"The errors of {report['model']}"
     header = (
-        f"{_MOTTO}<div><h1>{escape(title)}</h1>"
+        f"<h1>{escape(title)}</h1>"
         f'<p class="subtitle">{escape(report["task"])} on {escape(report["file"])}</p>'
-        f'<p class="lede">{" ".join(_tell(report))}</p></div>'
+        f'<p class="lede">{" ".join(_tell(report))}</p>'
     )
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title>'
-        f"<style>{STYLE}{_STYLE}</style></head>\n<body><header>{header}</header>"
-        f"<nav><ul>{links}</ul></nav><main>\n{body}</main></body></html>\n"
-    )
+    return draw_page(title, header, sections, _STYLE)
 
 
 def _tell(report: Report) -> Iterator[str]:

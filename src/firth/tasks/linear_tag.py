@@ -18,8 +18,8 @@ from firth.errors import ArtifactError, CorpusError
 from firth.tasks.examples import Example, TagExample
 from firth.tasks.linear import Whole
 from firth.tasks.linear_recipe import LinearRecipe
-from firth.tasks.metrics import measure
-from firth.tasks.schemes import is_fault, scheme_of
+from firth.tasks.metrics import measure_tags
+from firth.tasks.schemes import is_fault
 from firth.tasks.solver import Answer, Solver
 from firth.tokens.tokenizer import Tokenizer
 
@@ -223,9 +223,7 @@ class LinearTagger(Solver):
         self, examples: Sequence[Example], answers: Sequence[Answer], seed: int = 0, samples: int = 1000
     ) -> dict[str, Any]:
         """How good answers are: metrics with intervals."""
-        gold = [list(cast(TagExample, one).tags or ()) for one in examples]
-        kind = "segment" if scheme_of([tag for tags in gold for tag in tags]) == "BIES" else "tag"
-        return measure(kind, gold, [one["tags"] for one in answers], seed=seed, samples=samples)
+        return measure_tags(examples, answers, seed=seed, samples=samples)
 
 
 def restore(recipe: LinearRecipe, arrays: Mapping[str, npt.NDArray[Any]], tokenizer: Tokenizer) -> LinearTagger:

@@ -30,6 +30,7 @@ from firth.tasks.metrics_answers import answer_scores, answers_sample, has_answe
 from firth.tasks.metrics_labels import choices_sample, label_codes, labels_sample, numbers_sample, sets_sample
 from firth.tasks.metrics_tags import segments_sample, tags_sample
 from firth.tasks.metrics_texts import texts_sample
+from firth.tasks.schemes import scheme_of
 from firth.text.scripts import script_counts
 
 _SEEN = 200  # texts that are looked at to tell whether they are Chinese
@@ -92,6 +93,15 @@ def measure(
     result["baseline"] = {"kind": baseline.kind, **values(_sample(task, gold, baseline.predicted, chinese))}
     result |= {"examples": len(gold), "main": main_metric(task, result)}
     return result
+
+
+def measure_tags(
+    examples: Sequence[Any], answers: Sequence[Any], *, seed: int = 0, samples: int = 1000
+) -> dict[str, Any]:
+    """As `measure` for the tags of examples and of answers: those of characters that make words are segments."""
+    gold = [list(one.tags or ()) for one in examples]
+    kind = "segment" if scheme_of([tag for tags in gold for tag in tags]) == "BIES" else "tag"
+    return measure(kind, gold, [one["tags"] for one in answers], seed=seed, samples=samples)
 
 
 def main_metric(task: str, found: Mapping[str, Any] | None = None) -> str:

@@ -17,10 +17,9 @@ from firth.tasks.crf import Crf
 from firth.tasks.examples import Example, TagExample
 from firth.tasks.frame import Frame
 from firth.tasks.head import spread
-from firth.tasks.metrics import measure
+from firth.tasks.metrics import measure_tags
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.rows import GROUPS, PLACES, Numbers, Row
-from firth.tasks.schemes import scheme_of
 from firth.tasks.solver import Answer
 from firth.tasks.task import LABELS, Floats, Task, numbers_of, softmax
 from firth.tokens.tokenizer import UNK
@@ -88,9 +87,7 @@ class Tag(Task):
     def measure(
         self, examples: Sequence[Example], answers: Sequence[Answer], seed: int = 0, samples: int = 1000
     ) -> dict[str, Any]:
-        gold = [list(cast(TagExample, one).tags or ()) for one in examples]
-        kind = "segment" if scheme_of([tag for tags in gold for tag in tags]) == "BIES" else "tag"
-        return measure(kind, gold, [one["tags"] for one in answers], seed=seed, samples=samples)
+        return measure_tags(examples, answers, seed=seed, samples=samples)
 
 
 def word_pieces(example: TagExample, frame: Frame) -> list[Numbers]:
