@@ -1,9 +1,9 @@
 """First parameters by which a Transformer looks at the tokens beside each one.
 
-A masked model finds the neighbours of a hidden token by their positions alone. With random parameters no
-head does so in the steps of a short run, and its loss levels off early. Here positions
-begin as waves, and the first heads of the first layer begin with the product by which a wave is moved on by one place,
-back by one, on by two and so on; all of it is learnt further like any other parameter.
+A masked model finds the neighbours of a hidden token by their positions alone. With random parameters no head does so
+in the steps of a short run, and its loss levels off early. Here positions begin as waves, and the first heads of the
+first layer begin with the product by which a wave is moved back by one place, on by one, back by two and so on; all of
+it is learnt further like any other parameter.
 """
 
 from __future__ import annotations
