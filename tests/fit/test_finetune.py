@@ -121,6 +121,9 @@ def test_stages_are_told_and_resumed(model: Path, tmp_path: Path, monkeypatch: p
     stages = open_artifact(tmp_path / "whole").manifest.metrics["stages"]
     assert [one["stage"] for one in stages] == ["domain", "task"]
     assert all(one["budget"]["spent"]["tokens"] >= 1900 for one in stages)
+    losses = [(one["dev_loss_before"], one["dev_loss"]) for one in stages]
+    assert losses[1][0] == losses[0][1] != losses[0][0], "a stage begins where the one before it ended"
+    assert losses[1][1] < losses[1][0], "the dev examples are of the same kind as the text of the task"
     assert not (tmp_path / "whole.stages").exists()
     with monkeypatch.context() as patch:
         patch.setattr(sessions.Session, "_steps", interrupted_in_second(sessions.Session._steps))
@@ -128,6 +131,8 @@ def test_stages_are_told_and_resumed(model: Path, tmp_path: Path, monkeypatch: p
             tune(model, tmp_path / "parts", **more)
     assert (tmp_path / "parts.stages" / "1-domain" / "manifest.json").exists()
     tune(model, tmp_path / "parts", resume=True, **more)
+    resumed = open_artifact(tmp_path / "parts").manifest.metrics["stages"]
+    assert [(one["dev_loss_before"], one["dev_loss"]) for one in resumed] == losses
     one, two = arrays(tmp_path / "whole"), arrays(tmp_path / "parts")
     assert all(np.array_equal(one[name], two[name]) for name in one)
 

@@ -94,6 +94,16 @@ def print_fields(fields: Mapping[str, Any]) -> None:
         print(f"{name:<{width}}  {format_value(value)}")
 
 
+def print_metrics(metrics: Mapping[str, Any], before: str = "") -> None:
+    """Each metric that has an interval, with that and what a trivial baseline reaches."""
+    for name, value in metrics.items():
+        if f"{name}_interval" in metrics:
+            low, high = map(format_value, metrics[f"{name}_interval"])
+            base = metrics.get("baseline", {}).get(name)
+            beside = "" if base is None else f"  (baseline {format_value(base)})"
+            print(f"{before}{name}: {format_value(value)}  [{low} to {high}]{beside}")
+
+
 def format_value(value: Any) -> str:
     """A value as people read it.
 

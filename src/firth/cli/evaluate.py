@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from firth.cli.console import JsonFlag, format_value, print_fields, show, verb
+from firth.cli.console import JsonFlag, format_value, print_fields, print_metrics, show, verb
 from firth.cli.use import ModelArgument
 
 SUITES = ("words", "analogies", "context", "probe", "classify", "task")
@@ -58,7 +58,7 @@ def evaluate(
             report = classify.evaluate_labels(loaded, files)
         case _:
             report = suites.evaluate_analogies(loaded, files, method, restrict)
-    show(as_json, {"suite": suite} | report, lambda: _print(report))
+    show(as_json, {"suite": suite} | report, lambda: _print_task(report) if suite == "task" else _print(report))
 
 
 def _task(loaded: Any, model: Path, files: list[Path], out: Path | None, skip_bad: bool) -> dict[str, Any]:
@@ -71,6 +71,15 @@ def _task(loaded: Any, model: Path, files: list[Path], out: Path | None, skip_ba
     if out is None:
         return evaluate_task(loaded, files[0], skip_bad=skip_bad)
     return write_task_report(loaded, files[0], out, name=model.resolve().name, skip_bad=skip_bad)
+
+
+def _print_task(report: dict[str, Any]) -> None:
+    """The metrics with their intervals, then what else was found."""
+    print_fields({"task": report["task"], "examples": report["examples"], "baseline": report["baseline"]["kind"]})
+    print_metrics(report)
+    seen = {"task", "examples", "baseline", "main"}
+    seen |= {one for name in report if name.endswith("_interval") for one in (name, name.removesuffix("_interval"))}
+    print_fields({name: _shown(value) for name, value in report.items() if name not in seen and value is not None})
 
 
 def _print(report: dict[str, Any]) -> None:

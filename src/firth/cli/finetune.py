@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from firth.cli.console import JsonFlag, ThreadsOption, format_value, print_fields, show, verb
+from firth.cli.console import JsonFlag, ThreadsOption, format_value, print_fields, print_metrics, show, verb
 from firth.cli.use import ModelArgument
 
 
@@ -89,10 +89,10 @@ def _print(facts: dict[str, Any]) -> None:
         spread = "  [{} to {}]".format(*map(format_value, row["interval"])) if "interval" in row else ""
         print(f"{row['metric']} {format_value(row['mean'])}{spread}  {' '.join(row['settings'])}".rstrip())
     print_fields({"examples": metrics["examples"], "steps": metrics["steps"], "parameters learnt": metrics["learnt"]})
+    for stage in metrics["stages"]:
+        known = stage["dev_loss"] is not None
+        effect = f"{format_value(stage['dev_loss_before'])} to {format_value(stage['dev_loss'])}" if known else ""
+        spent = f"{format_value(round(stage['budget']['spent']['seconds']))} s"
+        print(f"stage {stage['stage']}: {spent}" + known * f", loss on the text of the dev examples from {effect}")
     for part in ("dev", "test"):
-        for name, value in metrics.get(part, {}).items():
-            if f"{name}_interval" in metrics[part]:
-                low, high = metrics[part][f"{name}_interval"]
-                base = metrics[part].get("baseline", {}).get(name)
-                beside = "" if base is None else f"  (baseline {format_value(base)})"
-                print(f"{part} {name}: {format_value(value)}  [{format_value(low)} to {format_value(high)}]{beside}")
+        print_metrics(metrics.get(part, {}), f"{part} ")

@@ -25,7 +25,7 @@ from firth.fit.loop import Plan, State
 from firth.fit.optimisers import make_optimiser
 from firth.fit.preflight import describe, make_plan
 from firth.fit.session import Session, machine
-from firth.fit.stages import Stage, Stages, remove_stages, task_stage
+from firth.fit.stages import Stage, Stages, documents_of, remove_stages, task_stage
 from firth.fit.train import Text
 from firth.fit.tuning import TaskBatches, TaskLearner
 from firth.fit.tuning_settle import known_labels, labels_of, settle_task
@@ -111,7 +111,10 @@ def finetune(
         return tune_linear(_linear(name, *parts, skip_bad, **others), given)
     learnt = read(train)
     stages = [*([Stage("domain", domain)] if domain is not None else []), *([task_stage(learnt)] if task_text else [])]
-    start, told = Stages(stages, budget).run(Path(model), folder, threads=threads, resume=resume)
+    held_out = read(dev)
+    start, told = Stages(stages, budget, documents_of(held_out)).run(
+        Path(model), folder, threads=threads, resume=resume
+    )
     artifact = open_artifact(start)
     base = backbone(load(start))
     if task == "generate":
@@ -119,7 +122,7 @@ def finetune(
     tuning = Tuning(
         task=name,
         train=learnt,
-        dev=read(dev),
+        dev=held_out,
         out=folder,
         strategy=cast(Strategy | None, strategy),
         settings=settings,
@@ -130,11 +133,11 @@ def finetune(
         random=random,
         start=artifact.manifest.files["model.safetensors"].sha256,
     )
-    held_out = None if test is None else read(test)
+    unseen = None if test is None else read(test)
     with machine(threads):
         tuned = Tuned(tuning, base, skip_bad)
         tuned.session.learn()
-        done = _save(tuned, artifact, held_out, told)
+        done = _save(tuned, artifact, unseen, told)
     remove_stages(folder)
     return done
 

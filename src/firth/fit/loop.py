@@ -131,6 +131,8 @@ class State:
     sums: dict[str, list[float]] = field(default_factory=dict)
     """Objective -> the sum of its losses and their number since the last record."""
     records: list[dict[str, Any]] = field(default_factory=list)
+    first: float | None = None
+    """The loss in validation before the first step, where a model is gone on from."""
     best: float | None = None
     """The lowest loss in validation."""
     waited: int = 0

@@ -112,6 +112,11 @@ def open_session(
         size = min(max(round(_VALID_SHARE * session.plan.tokens), least), most)
         session.valid = Batches(recipe, valid, objectives, run.seed).fixed(size)
         session.examine = lambda: _examine(learner, session.valid)
+    if kept is None:
+        if start is not None and session.examine is not None:
+            session.state.first = session.examine()["valid_loss"]
+        if session.keeper is not None:  # before the first step, so that the plan is the same for whoever goes on
+            session.keep()
     return session
 
 
@@ -122,14 +127,12 @@ def _examine(learner: Learner, parts: Sequence[Batch]) -> dict[str, Any]:
 
 
 def _plan(session: Session, run: Run) -> None:
-    """Measures and plans; the plan is kept before the first step, so that it is the same for whoever goes on."""
+    """Measures and plans."""
     limit = settle.is_free(run.settings, "learning.epochs")
     session.plan, pace = make_plan(session.learner, session.batches, session.recipe, run.budget, run.seed, limit=limit)
     note(describe(session.plan, pace, session.learner, session.batches.tokens))
     if run.budget is None and session.plan.tokens < session.recipe.learning.epochs * session.batches.tokens:
         note("that is what ten minutes allow: give a --budget for more")
-    if session.keeper is not None:
-        session.keep()
 
 
 def _keeper(recipe: NetRecipe, run: Run, store: TokenStore, valid: TokenStore | None) -> Checkpoints | None:
@@ -173,6 +176,8 @@ def _trained(session: Session, run: Run, tokenizer: Tokenizer, store: TokenStore
     }
     if valid is not None:
         metrics["valid_loss"] = state.best if session.best else valid["valid_loss"]
+    if state.first is not None:
+        metrics["valid_loss_before"] = state.first
     if session.plan.changed:
         metrics["plan_changed"] = session.plan.changed
     return Trained(

@@ -7,7 +7,7 @@ again, and one that was interrupted goes on; when the result is there, they are 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,8 @@ class Stages(NamedTuple):
     stages: Sequence[Stage]
     budget: str | None
     """Of each stage."""
+    dev: Sequence[Sequence[str]]
+    """The texts of the examples to validate on, which show what a stage is good for before any label is seen."""
 
     def run(self, model: Path, out: Path, *, threads: int | None, resume: bool) -> tuple[Path, list[dict[str, Any]]]:
         """The model to fine-tune, and what each stage was."""
@@ -42,20 +44,36 @@ class Stages(NamedTuple):
             if not (folder / "manifest.json").exists():
                 note(f"stage {number}: {stage.name}")
                 going_on = resume and folder.exists()
-                adapt(model, stage.text, out=folder, budget=self.budget, threads=threads, resume=going_on)
-            facts = artifact_info(folder)
-            told.append({"stage": stage.name, "budget": facts["budget"], "loss": facts["metrics"]["loss"]})
+                valid = self.dev or None
+                adapt(model, stage.text, out=folder, valid=valid, budget=self.budget, threads=threads, resume=going_on)
+            told.append(describe_stage(stage.name, artifact_info(folder)))
             model = folder
         return model, told
 
 
+def describe_stage(name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """A stage's budget, its last loss, and the loss on the text of the dev examples before and after it."""
+    metrics = facts["metrics"]
+    return {
+        "stage": name,
+        "budget": facts["budget"],
+        "loss": metrics.get("loss"),
+        "dev_loss_before": metrics.get("valid_loss_before"),
+        "dev_loss": metrics.get("valid_loss"),
+    }
+
+
 def task_stage(examples: Iterable[Example]) -> Stage:
     """The unlabelled text of a task's own examples (Gururangan et al. 2020)."""
-    documents = [texts_of(example) for example in examples]
-    kept = [document for document in documents if document]
+    kept = documents_of(examples)
     if not kept:
         raise AbilityError("the examples hold no text to go on learning from: leave --task-text out.")
     return Stage("task", kept)
+
+
+def documents_of(examples: Iterable[Example]) -> list[list[str]]:
+    """The texts of examples without their labels; an example is a document."""
+    return [document for example in examples if (document := texts_of(example))]
 
 
 def stages_of(out: Path) -> Path:
