@@ -131,7 +131,7 @@ def test_abilities_and_refusals(model: Path, tmp_path: Path) -> None:
     for outcome, message in (
         (firth("predict", tmp_path / "uni", text), "tells no labels"),
         (firth("evaluate", tmp_path / "uni", "classify", text), "tells no labels"),
-        (firth("evaluate", model, "classify", text), "no label to compare with"),
+        (firth("evaluate", model, "classify", text), "there is no label"),
         (firth("predict", model, write(tmp_path / "empty", "")), "no text"),
         (firth("predict", model, tmp_path / "nowhere"), "no such file"),
         (firth("predict", model, write(tmp_path / "c.tsv", "label\tbody\n1\tx\n")), "has the columns"),

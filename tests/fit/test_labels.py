@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +9,7 @@ import pytest
 
 import firth as library
 from firth.errors import CorpusError, EncodingError, FirthError
-from firth.fit.labels import LabelledItems, Labels, accuracy, open_labelled, read_examples, read_labels
-from firth.text.sources import find_sources
+from firth.fit.labels import LabelledItems, Labels, accuracy, open_labelled, read_labels
 from firth.tokens.build import open_tokens
 from firth.tokens.recipe import TokenizerRecipe
 from tests.command import firth
@@ -26,45 +23,10 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def examples(path: Path, **options: Any) -> list[tuple[tuple[str, ...], str]]:
-    return [(example.labels, example.text) for example in read_examples(find_sources([path])[0], **options)]
-
-
 def labels_of(*given: Any, recipe: TokenizerRecipe = WORDS) -> Labels:
     corpus = open_labelled(given)
     tokenizer, store = open_tokens(recipe, corpus, 1)
     return read_labels(corpus, store, tokenizer)
-
-
-def test_a_tsv_file(tmp_path: Path) -> None:
-    wanted = [(("1",), "a good film"), (("0",), "a bad film"), (("1",), "good")]
-    assert examples(write(tmp_path / "a.tsv", TSV)) == wanted
-    (tmp_path / "a.tsv.gz").write_bytes(gzip.compress(TSV.encode()))
-    assert examples(tmp_path / "a.tsv.gz") == wanted
-    other = "text\tid\tlabel\nx y\t7\tpositive one\n\n"
-    assert examples(write(tmp_path / "b.tsv", other)) == [(("positive one",), "x y")]
-    named = "body\ttext\tlabel\nx y\tz\tp\n"
-    assert examples(write(tmp_path / "c.tsv", named), field="body") == [(("p",), "x y")]
-    assert examples(write(tmp_path / "d.tsv", "text_a\tid\nhello\t3\n")) == [((), "hello")]
-
-
-def test_a_jsonl_file(tmp_path: Path) -> None:
-    records: list[dict[str, Any]] = [
-        {"label": 1, "text": "one\ntwo"},
-        {"label": "neg", "text_a": "three"},
-        {"label": True, "source": "four", "target": "no"},
-        {"label": ["x", "y"], "text": " five "},
-        {"text": "six", "label": None},
-    ]
-    path = write(tmp_path / "a.jsonl", "\n".join(json.dumps(record) for record in records) + "\n\n")
-    assert examples(path) == [
-        (("1",), "one two"), (("neg",), "three"), (("True",), "four"), (("x", "y"), "five"), ((), "six")
-    ]  # fmt: skip
-
-
-def test_lines_as_fasttext_has_them(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.txt", "__label__x __label__y-1 some text\n__label__z\nno label here\nx __label__w y\n")
-    assert examples(path) == [(("x", "y-1"), "some text"), (("z",), ""), ((), "no label here"), (("w",), "x y")]
 
 
 def test_labels_are_ordered_by_frequency_then_name(tmp_path: Path) -> None:
@@ -114,7 +76,7 @@ BAD = {
     "gap.txt": ("__label__a one\nno label\n", "line 2: there is no label"),
     "gap.tsv": ("label\ttext_a\n1\tone\n\ttwo\n", "line 3: there is no label"),
     "columns.tsv": ("label\tbody\n1\tone\n", "has the columns label, body"),
-    "unlabelled.tsv": ("id\ttext_a\n1\tone\n", "line 2: there is no label"),
+    "unlabelled.tsv": ("id\ttext_a\n1\tone\n", "none that holds the label"),
     "fields.tsv": ("label\ttext_a\n1\tone\ttwo\n", "there are 3 fields where the first line names 2"),
     "broken.jsonl": ('{"label": 1\n', "is not JSON"),
     "deep.jsonl": ("[" * 100_000 + "\n", "is not JSON"),

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from firth.abilities import Predicts
-from firth.errors import AbilityError, CorpusError
-from firth.fit.labels import Example, read_examples
-from firth.text.corpus import stdin_source
-from firth.text.sources import find_sources
+from firth.errors import AbilityError
+from firth.progress import note
+from firth.tasks.examples import TextExample
+from firth.tasks.reading import read_task
 
 _BATCH = 20_000  # texts that are looked at together
 Found = list[tuple[str, float]]
@@ -19,23 +19,20 @@ Found = list[tuple[str, float]]
 
 
 def predict_file(
-    model: Any, path: Path, count: int = 1, *, encoding: str | None = None, field: str = "text"
-) -> Iterator[tuple[Example, Found]]:
-    """Each text of a file, with its labels if it has any, and the `count` likeliest labels that the model gives it.
+    model: Any, path: Path, count: int = 1, *, encoding: str | None = None, field: str = "text", labelled: bool = False
+) -> Iterator[tuple[TextExample, Found]]:
+    """Each text of a file, and the `count` likeliest labels that the model gives it.
 
-    Labelled files are read as for training; any other is plain text, a text a line, blank ones too.
+    With `labelled`, the file is read as for training, and its labels are told. Otherwise any of them is left unread,
+    and what is no such file is plain text, a text a line, blank ones too.
     """
     predictor = require_predicts(model)
-    sources = [stdin_source()] if str(path) == "-" else find_sources([path])
-    if len(sources) != 1:
-        raise CorpusError(f"{path} is not a single file: name one file.")
-    examples = read_examples(sources[0], encoding=encoding, field=field)
-    empty = True
+    reading = read_task("classify", path, encoding=encoding, fields={"text": field}, labelled=labelled)
+    examples = (example for example in reading if isinstance(example, TextExample))
     while batch := list(islice(examples, _BATCH)):
-        empty = False
         yield from zip(batch, predictor.predict([example.text for example in batch], count), strict=True)
-    if empty:
-        raise CorpusError(f"there is no text in {path}: name a file with one text on each line, or a labelled one.")
+    for line in reading.notes():
+        note(line)
 
 
 def require_predicts(model: Any) -> Predicts:

@@ -1,18 +1,13 @@
-"""Labelled texts: what is read from files, and the corpus and labels that a classifier learns from.
-
-Three kinds of file are known by what is in them: TSV whose first line names the columns `label` and `text_a`, JSONL
-with the fields `label` and `text`, and lines in fastText's form, `__label__one __label__two the text`.
-"""
+"""Labelled texts as a corpus: the text and the labels that a classifier learns from while it learns its vectors."""
 
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,38 +18,18 @@ from firth.abilities import Predicts
 from firth.errors import CorpusError
 from firth.files import digest_bytes, digest_file
 from firth.progress import note
+from firth.tasks.examples import TextExample
+from firth.tasks.reading import Reading, read_items, read_task
+from firth.tasks.reading_roles import HOW
 from firth.text.corpus import Corpus, Input, stdin_source
 from firth.text.document import RawDocument
-from firth.text.readers import check_text, read_lines, source_encoding
+from firth.text.readers import source_encoding
 from firth.text.sources import Source, find_sources
 from firth.tokens.encoder import Encoder
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
 
-_PREFIX = "__label__"
-_LABEL = re.compile(rf"(?<!\S){_PREFIX}(\S+)\s*")
-_TEXTS = ("text", "text_a", "source")  # columns and fields that hold the text, if none is named
-_MOST = 1000  # labels of one text
-_HOW = (
-    "give TSV with the columns label and text_a named in its first line, JSONL with the fields label and text, "
-    f"or lines that begin with {_PREFIX}NAME"
-)
 _BATCH = 20_000  # texts that are encoded at once
-
-
-class Example(NamedTuple):
-    """A text and its labels, of which there may be none or several."""
-
-    labels: tuple[str, ...]
-    text: str
-    source: str
-    number: int
-    """The line or item that it is, from 1."""
-
-    @property
-    def where(self) -> str:
-        """Where it stands, for people."""
-        return _where(self.source, self.number)
 
 
 class Labels(NamedTuple):
@@ -70,96 +45,31 @@ class Labels(NamedTuple):
         return digest_bytes(json.dumps(self.names).encode() + self.numbers.tobytes())
 
 
-def read_examples(source: Source, *, encoding: str | None = None, field: str = "text") -> Iterator[Example]:
-    """The texts of a file, each with its labels; a file of none of the three kinds is plain text, a text a line."""
-    if source.format == "parquet":
-        raise CorpusError(f"{source.name} is Parquet, which holds no labels that Firth reads: {_HOW}.")
-    lines = read_lines(replace(source, format="text"), encoding=encoding)
-    if source.format == "jsonl":
-        return (_from_json(line, field, source.name, number + 1) for number, line in lines if line.strip())
-    first = next(lines, None)
-    if first is None:
-        return iter(())
-    columns = first[1].split("\t")
-    if len(columns) > 1 and {"label", field, *_TEXTS} & set(columns):
-        return _from_columns(source, columns, lines, field)
-    return (_from_line(line, source.name, number + 1) for number, line in chain([first], lines))
+class Labelled(NamedTuple):
+    """A text and its labels."""
 
-
-def _where(source: str, number: int) -> str:
-    return f"{source}, line {number}" if source else f"item {number}"
-
-
-def _from_line(line: str, source: str, number: int) -> Example:
-    """A text in fastText's form, or a plain one."""
-    if _PREFIX not in line:
-        return Example((), line.strip(), source, number)
-    return Example(tuple(_LABEL.findall(line)), _LABEL.sub("", line).strip(), source, number)
-
-
-def _from_columns(
-    source: Source, columns: list[str], lines: Iterable[tuple[int, str]], field: str
-) -> Iterator[Example]:
-    text = next((name for name in (field, *_TEXTS) if name in columns), None)
-    if text is None:
-        raise CorpusError(
-            f"{source.name} has the columns {', '.join(columns)}: name the one with the text text_a, or by --field."
-        )
-    place, label = columns.index(text), columns.index("label") if "label" in columns else None
-    for number, line in lines:
-        if not line or line.isspace():
-            continue
-        fields = line.split("\t")
-        if len(fields) != len(columns):
-            where = _where(source.name, number + 1)
-            raise CorpusError(f"{where}: there are {len(fields)} fields where the first line names {len(columns)}.")
-        name = fields[label].strip() if label is not None else ""
-        yield Example((name,) if name else (), fields[place].strip(), source.name, number + 1)
-
-
-def _from_json(line: str, field: str, source: str, number: int) -> Example:
-    where = _where(source, number)
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise CorpusError(f"{where} is not JSON ({error}): write one JSON object a line.") from None
-    if not isinstance(record, dict):
-        raise CorpusError(f"{where} is not a JSON object: write one JSON object a line.")
-    text = next((record[name] for name in (field, *_TEXTS) if name in record), None)
-    if not isinstance(text, str):
-        raise CorpusError(f"{where} has no text in {field!r}: give it there, or name the field by --field.")
-    found = record.get("label", record.get("labels"))
-    labels = found if isinstance(found, list) else [] if found is None else [found]
-    if not all(isinstance(label, str | int | float) for label in labels):
-        raise CorpusError(f"{where} has a label that is neither a name nor a number: write one, or a list of them.")
-    names = tuple(str(label) for label in labels if label != "")
-    return Example(names, one_line(check_text(text, where)), source, number)
-
-
-def one_line(text: str) -> str:
-    """A text without line ends, so that it is one sentence."""
-    return " ".join(text.splitlines()).strip()
+    labels: tuple[str, ...]
+    text: str
+    source: str
 
 
 class LabelledInput(ABC):
     """What labelled texts come from, as an input of a corpus: each text is a document of one sentence."""
 
-    def examples(self) -> Iterator[Example]:
+    def examples(self) -> Iterator[Labelled]:
         """All texts that are not blank; one without a label raises `CorpusError`."""
         for example in self.read():
-            if not example.labels:
-                raise CorpusError(f"{example.where}: there is no label: {_HOW}.")
-            if len(example.labels) > _MOST:
-                raise CorpusError(f"{example.where}: {len(example.labels)} labels are too many: {_MOST} may be.")
-            if example.text:
-                yield example
+            assert isinstance(example, TextExample)
+            if not example.labels:  # a list of labels may be empty
+                raise CorpusError(f"{example.origin}: there is no label: {HOW['classify']}.")
+            yield Labelled(example.labels, example.text, example.origin.source)
 
     def documents(self) -> Iterator[RawDocument]:
         """The texts alone."""
         return (RawDocument(example.text, example.source) for example in self.examples())
 
     @abstractmethod
-    def read(self) -> Iterator[Example]:
+    def read(self) -> Reading:
         """All texts."""
 
 
@@ -171,9 +81,9 @@ class LabelledFile(LabelledInput):
     encoding: str | None
     field: str
 
-    def read(self) -> Iterator[Example]:
+    def read(self) -> Reading:
         """All texts of the file."""
-        return read_examples(self.source, encoding=self.encoding, field=self.field)
+        return read_task("classify", self.source, encoding=self.encoding, fields={"text": self.field})
 
     def digest(self) -> str:
         """A digest of what is read."""
@@ -190,18 +100,13 @@ class LabelledFile(LabelledInput):
 
 @dataclass(frozen=True)
 class LabelledItems(LabelledInput):
-    """Labelled texts from Python: pairs of a label, or a list of them, and a text."""
+    """Labelled texts from Python."""
 
     items: Sequence[Any]
 
-    def read(self) -> Iterator[Example]:
-        """All pairs."""
-        for number, item in enumerate(self.items, 1):
-            where = _where("", number)
-            if isinstance(item, str) or not isinstance(item, Sequence) or len(item) != 2 or type(item[1]) is not str:
-                raise CorpusError(f"{where} is no pair of a label and a text: give such pairs.")
-            labels = (item[0],) if isinstance(item[0], str | int) else tuple(item[0])
-            yield Example(tuple(map(str, labels)), one_line(check_text(item[1], where)), "", number)
+    def read(self) -> Reading:
+        """All items."""
+        return read_items("classify", self.items)
 
     def digest(self) -> str:
         """A digest of the texts."""
@@ -221,15 +126,14 @@ def open_labelled(texts: Sequence[Any], field: str = "text", encoding: str | Non
     inputs: list[Input] = []
     for text in texts:
         if isinstance(text, Corpus) or str(text).startswith("builtin:"):
-            raise CorpusError(f"a classifier learns from labelled texts, which a corpus has not: {_HOW}.")
+            raise CorpusError(f"a classifier learns from labelled texts, which a corpus has not: {HOW['classify']}.")
         if isinstance(text, str | Path):
             sources = [stdin_source()] if str(text) == "-" else find_sources([text])
             inputs += [LabelledFile(source, encoding, field) for source in sources]
         else:
             inputs.append(LabelledItems(list(text)))
     corpus = Corpus(tuple(inputs), "lines")
-    if next(corpus.raw_documents(), None) is None:
-        raise CorpusError(f"there are no labelled texts in {', '.join(map(str, texts))}: {_HOW}.")
+    next(corpus.raw_documents(), None)  # nothing to learn from is told at once
     for name, found in corpus.encodings().items():
         if found != "utf-8":
             note(f"{name}: reading as {found}")
@@ -272,10 +176,10 @@ def _rows(flat: npt.NDArray[np.int32], lengths: npt.NDArray[np.int32], places: d
     return numbers
 
 
-def _examples(corpus: Corpus) -> Iterator[Example]:
+def _examples(corpus: Corpus) -> Iterator[Labelled]:
     for source in corpus.inputs:
         if not isinstance(source, LabelledInput):
-            raise CorpusError(f"a classifier learns from labelled texts: {_HOW}.")
+            raise CorpusError(f"a classifier learns from labelled texts: {HOW['classify']}.")
         yield from source.examples()
 
 

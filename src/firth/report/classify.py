@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.apply.predict import predict_file, require_predicts
-from firth.errors import CorpusError
 from firth.report.suites import WILSON, wilson
 
 _SAMPLES = 1000
@@ -25,11 +24,9 @@ def evaluate_labels(model: Any, files: Sequence[Path]) -> dict[str, Any]:
     predictor = require_predicts(model)
     cells: Counter[tuple[str, str]] = Counter()
     for path in files:
-        for example, best in predict_file(predictor, path):
-            if not example.labels:
-                raise CorpusError(f"{example.where}: there is no label to compare with: name a labelled file.")
-            given = best[0][0]
-            cells[given if given in example.labels else example.labels[0], given] += 1
+        for example, best in predict_file(predictor, path, labelled=True):
+            labels, given = example.labels or ("",), best[0][0]
+            cells[given if given in labels else labels[0], given] += 1
     total = sum(cells.values())
     right = sum(count for (gold, given), count in cells.items() if gold == given)
     table = label_table(cells)

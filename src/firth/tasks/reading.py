@@ -64,7 +64,7 @@ class Reading:
 
 def read_task(
     task: str,
-    path: str | Path,
+    path: str | Path | Source,
     *,
     skip_bad: bool = False,
     encoding: str | None = None,
@@ -79,8 +79,9 @@ def read_task(
     and each line of plain text is an example for classify, tag and generate.
     """
     asked = ask(task, labelled, fields)
-    sources = [stdin_source()] if str(path) == "-" else find_sources([path])
-    return Reading(partial(_from_files, asked, sources, encoding), str(path), asked, skip_bad)
+    sources = [path] if isinstance(path, Source) else [stdin_source()] if str(path) == "-" else find_sources([path])
+    what = path.name if isinstance(path, Source) else str(path)
+    return Reading(partial(_from_files, asked, sources, encoding), what, asked, skip_bad)
 
 
 def parse_fields(given: Sequence[str]) -> dict[str, str]:
