@@ -26,7 +26,7 @@ types: .venv/.ready
 	$(BIN)/mypy
 
 test: lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 bench-counts: .venv/.ready
 	$(BIN)/python bench/counts.py

@@ -110,16 +110,19 @@ def data_path(name: str) -> Path:
     return path
 
 
-def cut(name: str, most: int, path: Path) -> int:
-    """Writes at most so many examples of a file of the real data, in their order; returns how many."""
+def cut(name: str, most: int, path: Path, after: int = 0) -> int:
+    """Writes at most so many examples of a file of the real data, in their order; returns how many.
+
+    `after`: none of those that a part of so many examples would have.
+    """
     text = read_text(data_path(name))
     kind = name.removesuffix(".gz").rpartition(".")[2]
     if kind == "json":
-        kept, count = cut_questions(json.loads(text), most)
+        kept, count = cut_questions(json.loads(text), most, after)
         made = json.dumps(kept, ensure_ascii=False)
     else:
         header, parts, between = split_examples(kind, text)
-        chosen = choose(len(parts), most)
+        chosen = choose(len(parts), most, after)
         made, count = header + between.join(parts[one] for one in chosen) + between, len(chosen)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.part{os.getpid()}")
@@ -130,26 +133,26 @@ def cut(name: str, most: int, path: Path) -> int:
 
 def split_examples(kind: str, text: str) -> tuple[str, list[str], str]:
     """What stands above the examples of a file, the examples, and what stands between them."""
-    if kind == "txt":
+    if kind == "conllu" or (kind == "txt" and "\n\n" in text):
         return "", text.strip("\n").split("\n\n"), "\n\n"
     lines = text.rstrip("\n").split("\n")
     return (lines[0] + "\n", lines[1:], "\n") if kind == "tsv" else ("", lines, "\n")
 
 
-def choose(count: int, most: int) -> list[int]:
+def choose(count: int, most: int, after: int = 0) -> list[int]:
     """Numbers of examples: those of a smaller part are among those of a larger one.
 
-    >>> set(choose(100, 5)) < set(choose(100, 9))
-    True
+    >>> set(choose(100, 5)) < set(choose(100, 9)), set(choose(100, 5)) & set(choose(100, 4, after=5))
+    (True, set())
     """
-    return sorted(np.random.default_rng(0).permutation(count)[:most].tolist())
+    return sorted(np.random.default_rng(0).permutation(count)[after : after + most].tolist())
 
 
-def cut_questions(squad: dict[str, Any], most: int) -> tuple[dict[str, Any], int]:
+def cut_questions(squad: dict[str, Any], most: int, after: int = 0) -> tuple[dict[str, Any], int]:
     """The same passages with some of the questions; passages without any are left out."""
     passages = [one for article in squad["data"] for one in article["paragraphs"]]
     every = [(number, question) for number, one in enumerate(passages) for question in one["qas"]]
-    chosen = choose(len(every), most)
+    chosen = choose(len(every), most, after)
     kept: dict[int, list[Any]] = {}
     for one in chosen:
         kept.setdefault(every[one][0], []).append(every[one][1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,14 @@ from hypothesis import settings
 # The same examples in every run; no deadline, because kernels compile on first use.
 settings.register_profile("firth", deadline=None, derandomize=True)
 settings.load_profile("firth")
+
+
+def pytest_configure() -> None:
+    """Workers of pytest-xdist take a core each, so that their threads do not get in each other's way."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if worker and hasattr(os, "sched_setaffinity"):
+        allowed = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {allowed[int(worker.removeprefix("gw")) % len(allowed)]})
 
 
 @pytest.fixture(scope="session")

@@ -8,14 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from firth.fit.train import train
 from tests.command import Outcome, firth
-from tests.fit.small_nets import text
+from tests.fit.small_nets import small_bert
 
-SETTINGS = [
-    *("tokenizer=words", "tokenizer.min_count=1", "embedding.width=16", "encoder.width=16", "encoder.inner=32"),
-    *("encoder.layers=1", "encoder.heads=2", "rows.length=24"),
-]
 CLASSIFY = "label\ttext_a\n" + "".join(f"{'pos' if n % 2 else 'neg'}\tw{n % 9} w{n % 7}\n" for n in range(8))
 JSONL = '{"label": "pos", "text": "w1"}\n{"label": "neg", "text": "w2"}\n'
 TAG = "w1\tB-X\nw2\tI-X\nw3\tO\n\nw4\tO\nw5\tB-Y\n\n" * 3
@@ -46,9 +41,7 @@ GOOD = {
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with a model for each task, under its name, and a good file for each."""
     home = tmp_path_factory.mktemp("models")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FIRTH_CACHE", str(home / "cache"))
-        train("bert", text(), out=home / "bert", settings=SETTINGS, budget="1ktok", threads=1, reload=False)
+    with small_bert(home, "1ktok", layers=1, length=24):
         for task, (name, content) in GOOD.items():
             write(home / name, content)
             done = tune(home, task, home / name, home / task)
@@ -87,7 +80,7 @@ BAD: list[tuple[str, str, str | bytes, str, str, str]] = [
     ("classify", "empty.tsv", "", *["texts in {path}: give TSV"] * 3),
     ("classify", "blank.tsv", "\n\n \n", "texts in {path}: give TSV", "", "texts in {path}: give TSV"),
     ("classify", "binary.tsv", BINARY, *["{path} looks like a binary file"] * 3),
-    ("classify", "one.tsv", "label\ttext_a\nx\tw1\nx\tw2\n", "one label only (x)", "", ""),
+    ("classify", "one.tsv", "label\ttext_a\nx\tw1\nx\tw2\n", "one.tsv: the examples have one label only (x)", "", ""),
     ("tag", "t.txt", TAG + "w1\tO\nw2\n", *["t.txt, line 23: there must be 2 fields, not 1 field"] * 3),
     ("tag", "t.jsonl", '{"words": ["w1", "w2"], "tags": ["O"]}\n', "line 1 has 2 words and 1 tags", "", "and 1 tags"),
     ("tag", "s.json", squad(("w2", 3)), *["s.json"] * 3),

@@ -11,7 +11,7 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "firth"
 ORDER = [
-    ["errors", "files", "progress", "abilities", "prefetch"],
+    ["errors", "cores", "files", "progress", "abilities", "prefetch"],
     ["text"],
     ["tokens"],
     ["counts", "vectors", "nets"],  # these three never meet

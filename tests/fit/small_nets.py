@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from firth.fit.budget import Budget
 from firth.fit.nets import Session, machine, open_session
 from firth.fit.settle import fill_in
-from firth.fit.train import Run
+from firth.fit.train import Run, train
 from firth.nets.recipe import (
     EmbeddingRecipe,
     EncoderRecipe,
@@ -44,6 +46,19 @@ def text(count: int = 120, seed: int = 0) -> list[list[str]]:
     """The sentences in documents of six."""
     lines = sentences(count, seed)
     return [lines[begin : begin + 6] for begin in range(0, count, 6)]
+
+
+@contextmanager
+def small_bert(home: Path, budget: str, layers: int = 2, length: int = 16) -> Iterator[Path]:
+    """The folder of a BERT of 16 numbers, in `home`, where what is cached goes, too."""
+    settings = [
+        *("tokenizer=words", "tokenizer.min_count=1", "embedding.width=16", "encoder.width=16", "encoder.inner=32"),
+        *(f"encoder.layers={layers}", "encoder.heads=2", f"rows.length={length}"),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FIRTH_CACHE", str(home / "cache"))
+        train("bert", text(), out=home / "bert", settings=settings, budget=budget, threads=1, reload=False)
+        yield home / "bert"
 
 
 def small(**learning: Any) -> NetRecipe:

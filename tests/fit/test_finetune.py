@@ -15,25 +15,17 @@ from firth.artifact.models import load
 from firth.errors import CorpusError, RecipeError
 from firth.fit import session as sessions
 from firth.fit.finetune import Tuned, finetune
-from firth.fit.train import train
 from firth.fit.tuning import depths, thawed
-from tests.fit.small_nets import sentences, text
+from tests.fit.small_nets import sentences, small_bert, text
 
-SETTINGS = [
-    *("tokenizer=words", "tokenizer.min_count=1", "embedding.width=16", "encoder.width=16", "encoder.inner=32"),
-    *("encoder.layers=2", "encoder.heads=2", "rows.length=16"),
-]
 EXAMPLES = [(str(int("w3" in line.split())), line) for line in sentences(80, seed=5)]
 TUNING = ["learning.epochs=3", "learning.batch=8", "learning.rate=0.005"]
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("tuning")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FIRTH_CACHE", str(folder / "cache"))
-        train("bert", text(), out=folder / "bert", settings=SETTINGS, budget="5ktok", threads=1, reload=False)
-        yield folder / "bert"
+    with small_bert(tmp_path_factory.mktemp("tuning"), "5ktok") as folder:
+        yield folder
 
 
 def tune(model: Path, out: Path, **changes: Any) -> Any:

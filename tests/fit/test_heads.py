@@ -11,13 +11,8 @@ import pytest
 
 from firth.artifact.models import load
 from firth.fit.finetune import finetune
-from firth.fit.train import train
-from tests.fit.small_nets import sentences, text
+from tests.fit.small_nets import sentences, small_bert
 
-SETTINGS = [
-    *("tokenizer=words", "tokenizer.min_count=1", "embedding.width=16", "encoder.width=16", "encoder.inner=32"),
-    *("encoder.layers=2", "encoder.heads=2", "rows.length=16"),
-]
 WORDS = [line.split() for line in sentences(12, seed=5)]
 TAGGED = [(words, ["B-X" if word == "w3" else "O" for word in words]) for words in WORDS]
 LABELLED = [{"labels": [one for one in ("w1", "w3") if one in words], "text": " ".join(words)} for words in WORDS]
@@ -26,11 +21,8 @@ PAIRS = [(f"{number / 10}", " ".join(words), " ".join(words[::-1])) for number, 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("heads")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FIRTH_CACHE", str(folder / "cache"))
-        train("bert", text(), out=folder / "bert", settings=SETTINGS, budget="2ktok", threads=1, reload=False)
-        yield folder / "bert"
+    with small_bert(tmp_path_factory.mktemp("heads"), "2ktok") as folder:
+        yield folder
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from firth.cores import cores
 from firth.counts import _count_kernels as kernels
 from firth.counts.trie import ROOT, Trie
 from firth.errors import RecipeError
@@ -66,7 +66,7 @@ def count_text(text: Words, vocabulary: int, order: int, threads: int | None = N
     if text.size >= _MOST_NODES:
         raise RecipeError("more than four thousand million tokens cannot be counted at once: count parts and merge.")
     with progress("counting n-grams", total=order * text.size, unit="tokens") as advance:
-        counter = _Counter(text, vocabulary, 1 if text.size < _FEW else threads or os.cpu_count() or 1)
+        counter = _Counter(text, vocabulary, 1 if text.size < _FEW else cores(threads))
         advance(text.size)
         for n in range(2, order + 1):
             counter.go_on(n, last=n == order)

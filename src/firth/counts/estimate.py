@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from firth.cores import cores
 from firth.counts import _estimate_kernels as kernels
 from firth.counts._estimate_kernels import FLAT_INTERPOLATED, INTERPOLATED, UNSCALED
 from firth.counts.room import Room
@@ -129,7 +129,7 @@ def round_to_sum(p: Floats) -> Floats:
 
 def in_parts(begin: int, end: int, work: Callable[[int, int], None], threads: int | None = None) -> None:
     """Calls `work(a, b)` for ranges that make up `begin` to `end`, in threads."""
-    threads = threads or os.cpu_count() or 1
+    threads = cores(threads)
     bounds = [*range(begin, end, _PART), end]
     parts = list(pairwise(bounds))
     if threads == 1 or len(parts) < 3:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from firth.cores import cores
 from firth.counts import _link_kernels as kernels
 from firth.counts.trie import ROOT
 
@@ -36,7 +36,7 @@ def find_links(
     for n in range(1, levels.size - 1):
         begin, end = int(levels[n - 1]), int(levels[n])
         children = int(levels[n + 1]) - end
-        workers = 1 if children < _FEW else threads or os.cpu_count() or 1
+        workers = 1 if children < _FEW else cores(threads)
         _run(_split(first, begin, end, 4 * workers if workers > 1 else 1), workers, words, first, links)
     return links
 

@@ -9,7 +9,6 @@ what never happened would be impossible.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from firth.cores import cores
 from firth.counts import _maxent_kernels as kernels
 from firth.counts.em import going_on_stream, saved_array
 from firth.counts.maxent_features import Floats, Integers, Likelihood, Places, Rows, find_features, places_of
@@ -177,7 +177,7 @@ class Ready:
         def log_parcel(begin: int) -> None:
             self._log(begin, min(begin + _PARCEL, out.size), stream, places, out, np.empty(0))
 
-        with ThreadPoolExecutor(threads or os.cpu_count() or 1) as executor:
+        with ThreadPoolExecutor(cores(threads)) as executor:
             list(executor.map(log_parcel, range(0, out.size, _PARCEL)))
         return out
 

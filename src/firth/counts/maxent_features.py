@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from firth.cores import cores
 from firth.counts import _maxent_kernels as kernels
 from firth.counts.trie import NEVER_PREDICTED
 from firth.counts.triggers import TriggerPairs, choose_triggers, following, window_of
@@ -160,7 +160,7 @@ class Likelihood:
         self.predicted[list(NEVER_PREDICTED)] = False
         ends = self.groups.places[self.groups.pairs]
         self.blocks = list(pairwise(np.searchsorted(ends, np.linspace(0, stream.ids.size, _BLOCKS + 1)).tolist()))
-        self.executor = ThreadPoolExecutor(threads or os.cpu_count() or 1)
+        self.executor = ThreadPoolExecutor(cores(threads))
 
     def __enter__(self) -> Likelihood:
         return self

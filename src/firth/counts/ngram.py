@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from firth.cores import cores
 from firth.counts import _next_kernels
 from firth.counts import _query_kernels as kernels
 from firth.counts._query_kernels import BACK_OFF, FLAT, STEPS
@@ -98,8 +98,8 @@ class NgramModel(LanguageModel):
         if stream.ids.size < _FEW:
             self._log_range(stream, 0, sentences, out)
             return out
-        cuts = np.linspace(0, sentences, 2 * (os.cpu_count() or 1) + 1).astype(np.int64).tolist()
-        with ThreadPoolExecutor(os.cpu_count() or 1) as executor:
+        cuts = np.linspace(0, sentences, 2 * cores() + 1).astype(np.int64).tolist()
+        with ThreadPoolExecutor(cores()) as executor:
             jobs = [executor.submit(self._log_range, stream, a, b, out) for a, b in pairwise(cuts)]
             for job in jobs:
                 job.result()

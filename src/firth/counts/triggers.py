@@ -8,7 +8,6 @@ over all four cells of their table:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from firth.cores import cores
 from firth.counts import _maxent_kernels as kernels
 from firth.progress import progress
 from firth.tokens.language import FIRST_WORD, Stream
@@ -75,7 +75,7 @@ def choose_triggers(
     parcels = finder.parcels()
     with (
         progress("choosing triggers", total=finder.ids.size, unit="words") as advance,
-        ThreadPoolExecutor(threads or os.cpu_count() or 1) as executor,
+        ThreadPoolExecutor(cores(threads)) as executor,
     ):
         found = []
         for words, pairs in zip(parcels, executor.map(finder.best, parcels), strict=True):

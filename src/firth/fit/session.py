@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch.optim import Optimizer
 
+from firth.cores import cores
 from firth.errors import TrainingError
 from firth.fit.checkpoints import Checkpoints
 from firth.fit.curves import MetricsFile
@@ -39,7 +39,7 @@ def machine(threads: int | None) -> Iterator[None]:
     before = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     memory: Any = torch.utils.deterministic
     filled = memory.fill_uninitialized_memory
-    torch.set_num_threads(threads or os.cpu_count() or 1)
+    torch.set_num_threads(cores(threads))
     torch.set_deterministic_debug_mode("error")
     memory.fill_uninitialized_memory = False  # nothing reads it, and filling takes time
     try:

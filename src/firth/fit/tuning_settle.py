@@ -85,7 +85,8 @@ def labels_of(
         return (), "number"
     if len(found) < 2:
         only = next(iter(found), "none")
-        raise CorpusError(f"the examples have one label only ({only}): give examples of at least two.")
+        where = examples[0].origin.source or "all items"
+        raise CorpusError(f"{where}: the examples have one label only ({only}): give examples of at least two.")
     form: Literal["single", "multi"] = "multi" if several and task == "classify" else "single"
     return tuple(
         sorted(found, key=lambda one: (not _is_number(one), float(one) if _is_number(one) else 0.0, one))

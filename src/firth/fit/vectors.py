@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from firth.cores import cores
 from firth.errors import AbilityError, TokenizerError
 from firth.fit.checkpoints import Checkpoints
 from firth.fit.labels import Labels, read_labels
@@ -63,7 +63,7 @@ def train_vectors(recipe: VectorRecipe, run: Run, tokenizer: Tokenizer, store: T
         tokenizer=tokenizer,
         layout=run.corpus.layout,
         seed=run.seed,
-        threads=run.threads or os.cpu_count() or 1,
+        threads=cores(run.threads),
         tokens=budget.tokens if budget else None,
         seconds=budget.seconds if budget else None,
         flops=budget.flops if budget else None,
@@ -89,7 +89,7 @@ def adapt_vectors(model: VectorModel, run: Run) -> tuple[Result, TokenStore]:
         tokenizer=tokenizer,
         layout=run.corpus.layout,
         seed=run.seed,
-        threads=run.threads or os.cpu_count() or 1,
+        threads=cores(run.threads),
         start=model,
     )
     return train_word2vec(model.recipe.with_tokenizer(tokenizer.recipe), job), store

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
 import platform
 import shutil
 import time
@@ -19,6 +18,7 @@ from firth.apply.score import summarise
 from firth.artifact.folder import artifact_info
 from firth.artifact.manifest import installed_versions
 from firth.artifact.models import load
+from firth.cores import cores
 from firth.errors import AbilityError
 from firth.files import new_folder, write_file
 from firth.fit.train import train
@@ -113,7 +113,7 @@ def _run(draft: Path, out: Path, threads: int | None, tell: Callable[[str], None
         "subtitle": "From raw text to language models, compared on one scale: bits per byte of held-out text.",
         "command": f"firth demo -o {out}",
         "versions": installed_versions(),
-        "machine": {"cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"},
+        "machine": {"cores": cores(), "system": f"{platform.system()} {platform.machine()}"},
         "corpus": _describe_corpus(corpus, parts),
     }
     report["tokenizers"] = [_tokenizer_row(line, parts[0], draft, threads, tell) for line in TOKENIZERS]

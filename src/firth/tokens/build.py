@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from firth.cores import cores
 from firth.errors import CorpusError, StoreError
 from firth.files import cache_folder, digest_bytes, draft_folder, sync, sync_all, write_file, writing
 from firth.progress import progress
@@ -75,7 +76,7 @@ def open_tokens(recipe: TokenizerRecipe, corpus: Corpus, threads: int | None = N
         if store is None:
             tokens = _encode_chunks(numbering, tokenizer, threads)
             blocks = zip(spool, map(len, opens), strict=True)
-            encoded = in_order(lambda block: tokens.emit(*block), blocks, threads or os.cpu_count() or 1)
+            encoded = in_order(lambda block: tokens.emit(*block), blocks, cores(threads))
             store = _write(_stores(), tokenizer, text, zip(encoded, opens, strict=True))
             write_file(key, store.digest.encode())
     recall.keep(tokenizer, store)

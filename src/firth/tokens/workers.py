@@ -23,6 +23,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import IO, BinaryIO, Protocol, TypeVar
 
+from firth.cores import cores
 from firth.errors import FirthError, WorkerError
 from firth.text.layout import Block
 from firth.tokens.jobs import JOBS, Job, Reply, Setup
@@ -37,7 +38,7 @@ Result = TypeVar("Result")
 
 def run_job(setup: Setup, blocks: Iterable[Block], threads: int | None = None) -> Iterator[Reply]:
     """The replies to all blocks, in order; each tells the number of the `worker` that gave it."""
-    threads = threads or os.cpu_count() or 1
+    threads = cores(threads)
     blocks = iter(blocks)
     first = list(islice(blocks, _SMALL + 1))
     blocks = chain(first, blocks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from firth.cores import cores
 from firth.vectors import _neighbour_kernels as kernels
 
 Floats = npt.NDArray[np.float32]
@@ -38,8 +38,7 @@ class Neighbours:
         self.vectors = np.ascontiguousarray(vectors).view()
         self.vectors.flags.writeable = False  # a memory map is so as well, and kernels compile once
         self.first = first
-        cores = threads or os.cpu_count() or 1
-        self.threads = max(1, min(cores, len(vectors) // _ALONE))
+        self.threads = max(1, min(cores(threads), len(vectors) // _ALONE))
         self.inverse = np.zeros(len(vectors), dtype=np.float32)
         """One over the length of each row; 0 for rows of zeros."""
         self.in_parts(lambda begin, end: kernels.measure_rows(self.vectors, self.inverse, begin, end))

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from firth.cores import cores
 from firth.errors import AbilityError, ArtifactError, RecipeError
 from firth.text.layout import Layout
 from firth.tokens.tokenizer import Tokenizer
@@ -286,7 +287,7 @@ class ParagraphModel(VectorModel):
         if passes < 1:
             raise AbilityError(f"epochs={passes} must be 1 or more.")
         found = np.zeros((len(texts), self.documents.shape[1]), dtype=np.float32)
-        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+        with ThreadPoolExecutor(cores()) as threads:
             for begin in range(0, len(texts), _TEXTS):
                 ids, bounds = self.encode(texts[begin : begin + _TEXTS])
                 firsts = range(0, bounds.size - 1, _PART)

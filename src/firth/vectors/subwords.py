@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from firth.cores import cores
 from firth.errors import ArtifactError
 from firth.text.layout import Layout
 from firth.tokens.tokenizer import Tokenizer
@@ -63,7 +63,7 @@ def compose(words: Sequence[str], own: Floats, ngrams: Floats, min_n: int, max_n
         starts, rows = subword_rows(words[part], min_n, max_n, len(ngrams))
         kernels.mean_rows(own[part], ngrams, starts, rows, vectors[part])
 
-    with ThreadPoolExecutor(os.cpu_count() or 1) as executor:
+    with ThreadPoolExecutor(cores()) as executor:
         list(executor.map(fill, range(FIRST_WORD, len(words), _BLOCK)))
     return vectors
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import TypeVar
+
+from firth.cores import cores
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -26,7 +27,7 @@ def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     if len(start) < 2:
         yield from map(work, start)
         return
-    threads = os.cpu_count() or 1
+    threads = cores()
     with ThreadPoolExecutor(threads) as executor:
         pending: deque[Future[R]] = deque()
         try:
