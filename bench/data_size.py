@@ -5,8 +5,9 @@
 Skip-gram, GloVe, ELMo and BERT, each pre-trained for the same minutes on the same text, learn SST-2 (classify) and
 CoNLL-2003 (tag) from 100, 1,000, 10,000 and all examples. `strategies` compares what learns nothing below the head with
 what learns everything; `stages` goes on pre-training before that: with the text of the task's examples (TAPT), with
-text of its domain (DAPT), or both. Up to 1,000 examples the mean over the seeds counts, above that one run. The folder
-is that of bench/results.py: models that are there are used, and results are kept.
+text of its domain (DAPT, made once for all sizes), or both. Up to 1,000 examples the mean over the seeds counts, above
+that one run; scores are those on 1,000 dev examples at most. The folder is that of bench/results.py: models that are
+there are used, and results are kept.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SETS = ("sst2", "conll2003")
 SIZES, QUICK_SIZES = (100, 1_000, 10_000, 1_000_000), (50, 200)
 COUNTS = {"sst2": 67_339, "conll2003": 14_041}
 REPEATED = 1_000  # examples up to which there is more than one seed
-QUICK_DEV, QUICK_MINUTES = 300, 0.5
+DEV, QUICK_DEV, QUICK_MINUTES = 1_000, 300, 0.5
 
 
 class Line(NamedTuple):
@@ -80,13 +81,29 @@ class Study(NamedTuple):
     stage: str
     """The budget of each further stage of pre-training."""
 
+    def sizes_of(self, part: str) -> Sequence[int]:
+        """More pre-training is for those who have few labelled examples: it is not tried with all of them."""
+        return self.sizes[:-1] if part == "stages" else self.sizes
+
     def words(self, name: str, line: Line, size: int, seed: int) -> list[str]:
         """The words of the command of a point, but for the folder of the result."""
-        domain = ["--domain", domain_text(self.bench, name)] if "domain" in line.stages else []
-        task = ["--task-text"] if "task" in line.stages else []
-        budget = ["--budget", self.stage] if line.stages else []
-        more = [*line.more, *domain, *task, *budget, "--seed", str(seed)]
-        return self.bench.learning(name, self.bench.model(line.model, "en"), more, size)
+        model = self.adapted(name, line.model) if "domain" in line.stages else self.bench.model(line.model, "en")
+        task = ["--task-text", "--budget", self.stage] if "task" in line.stages else []
+        return self.bench.learning(name, model, [*line.more, *task, "--seed", str(seed)], size)
+
+    def adapted(self, name: str, model: str) -> str:
+        """Where the model is that has gone on with the domain of a set: the same for all its points."""
+        return f"{self.bench.model(model, 'en')}-for-{name}-{self.stage}"
+
+    def adapting(self, name: str, model: str) -> list[str]:
+        """The words of the command that makes it."""
+        text, out = domain_text(self.bench, name), self.adapted(name, model)
+        return ["adapt", self.bench.model(model, "en"), text, "-o", out, "--budget", self.stage]
+
+    def domains(self) -> list[tuple[str, str]]:
+        """Sets and models that are adapted to the set's domain."""
+        lines = [line for part in self.parts for line in PARTS[part] if "domain" in line.stages]
+        return list(dict.fromkeys((name, line.model) for name in SETS for line in lines))
 
     def cell(self, name: str, line: Line, size: int, seed: int) -> str:
         """What the result of a point is called; the same point in two charts is found once."""
@@ -99,7 +116,7 @@ class Study(NamedTuple):
         for part in self.parts:
             for name in SETS:
                 for line in PARTS[part]:
-                    for size in self.sizes:
+                    for size in self.sizes_of(part):
                         for seed in range(self.seeds if size <= REPEATED else 1):
                             found.setdefault(self.cell(name, line, size, seed), (name, line, size, seed))
         return list(found.values())
@@ -115,9 +132,14 @@ class Study(NamedTuple):
                 passes = 20 if size <= 500 else 10 if size <= 2_000 else 5 if size <= 10_000 else 3
                 dev = min(bench.most_dev, DATASETS[name].held) / 3
                 tokens = passes * (min(size, COUNTS[name]) + dev) * DATASETS[name].tokens
-                stages = len(line.stages) * float(self.stage.removesuffix("s"))
-                waiting += 5 / bench.jobs + tokens / line.speed + stages / bench.jobs
-        return waiting
+                stage = ("task" in line.stages) * self.seconds
+                waiting += 5 / bench.jobs + tokens / line.speed + stage / bench.jobs
+        return waiting + sum(self.seconds for one in self.domains() if not (bench.folder / self.adapted(*one)).exists())
+
+    @property
+    def seconds(self) -> float:
+        """Of a further stage of pre-training."""
+        return float(self.stage.removesuffix("s"))
 
 
 def models(study: Study) -> list[str]:
@@ -154,6 +176,9 @@ Scores = dict[str, list[dict[str, Any]]]
 def make(study: Study) -> Scores:
     """The results of all points, by the cell's name without its seed."""
     broken = {model: why for model in models(study) if (why := study.bench.pretrain(model, "en"))}
+    for one in study.domains():
+        if one[1] not in broken and (why := study.bench.once(study.adapted(*one), study.adapting(*one))):
+            broken[one[1]] = why
     points = [one for one in study.points() if one[1].model not in broken]
     results = study.bench.each([partial(study.bench.finetune, study.cell(*one), study.words(*one)) for one in points])
     found: Scores = {}
@@ -181,22 +206,23 @@ def page(study: Study, found: Scores) -> str:
         "",
         f"Made by `python bench/data_size.py{' --quick' * (study.sizes == QUICK_SIZES)} --minutes {bench.minutes:g}`. "
         f"Each model was pre-trained for {bench.minutes:g} minutes on wiki_en and wikinews_en (networks of size "
-        f"{bench.size}); scores on the dev part. TAPT goes on pre-training with the text of the examples, DAPT with "
-        f"text of the domain (films for SST-2, news for CoNLL-2003), {study.stage} each.",
+        f"{bench.size}); scores on at most {bench.most_dev:,} dev examples. TAPT goes on pre-training with the text of "
+        f"the examples, DAPT with text of the domain (films for SST-2, news for CoNLL-2003), {study.stage} each.",
         "",
         "![charts](data-size.svg)",
     ]
     for part in study.parts:
         for name in SETS:
-            told = DATASETS[name]
+            told, sizes = DATASETS[name], study.sizes_of(part)
             lines += ["", f"## {TITLES[part]}: {told.title}, {told.metric.replace('_', ' ')}", ""]
-            lines += ["| examples | " + " | ".join(map(called, study.sizes)) + " |"]
-            lines += ["|---|" + "---|" * len(study.sizes)]
+            lines += ["| examples | " + " | ".join(map(called, sizes)) + " |"]
+            lines += ["|---|" + "---|" * len(sizes)]
             for line in PARTS[part]:
-                values = [score(study, found, name, line, size)[1] for size in study.sizes]
+                values = [score(study, found, name, line, size)[1] for size in sizes]
                 lines.append(f"| {line.title} | " + " | ".join(values) + " |")
-            commands = [show([*study.words(name, line, study.sizes[-1], 0), "-o", "DIR"]) for line in PARTS[part]]
-            lines += ["", "```sh", *commands, "```"]
+            before = [show(study.adapting(*one)) for one in study.domains() if part == "stages" and one[0] == name]
+            commands = [show([*study.words(name, line, sizes[-1], 0), "-o", "DIR"]) for line in PARTS[part]]
+            lines += ["", "```sh", *before, *commands, "```"]
     return "\n".join(lines) + "\n"
 
 
@@ -216,12 +242,14 @@ def draw(study: Study, found: Scores, path: Path) -> None:
     for row, part in zip(axes, study.parts, strict=True):
         for axis, name in zip(row, SETS, strict=True):
             for line in PARTS[part]:
-                known = [(min(size, COUNTS[name]), score(study, found, name, line, size)[0]) for size in study.sizes]
+                known = [
+                    (min(size, COUNTS[name]), score(study, found, name, line, size)[0]) for size in study.sizes_of(part)
+                ]
                 drawn = [(size, value) for size, value in known if value is not None]
                 if drawn:
                     axis.plot(*zip(*drawn, strict=True), marker="o", label=line.title)
             axis.set(xscale="log", xlabel="examples", ylabel=DATASETS[name].metric.replace("_", " "))
-            shown = [min(size, COUNTS[name]) for size in study.sizes]
+            shown = [min(size, COUNTS[name]) for size in study.sizes_of(part)]
             axis.set_xticks(shown, labels=[f"{size:,}" for size in shown], fontsize=8)
             axis.minorticks_off()
             axis.set_title(f"{TITLES[part]}: {DATASETS[name].title}", fontsize=10)
@@ -240,7 +268,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, help="of pre-training; else 15, or a half with --quick")
     parser.add_argument("--seeds", type=int, help="else 2, or 1 with --quick")
     parser.add_argument("--size", default="mini")
-    parser.add_argument("--stage", default="", help="budget of each further stage in seconds; else 120s, or 5s")
+    parser.add_argument("--stage", default="", help="budget of each further stage in seconds; else 60s, or 5s")
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="fine-tunings side by side")
     options = parser.parse_args()
@@ -248,10 +276,10 @@ def main() -> None:
     if unknown := [one for one in parts if one not in PARTS]:
         parser.error(f"there is no part {unknown[0]}: choose from {', '.join(PARTS)}.")
     minutes = options.minutes or (QUICK_MINUTES if quick else 15.0)
-    most_dev = QUICK_DEV if quick else 1_000_000
+    most_dev = QUICK_DEV if quick else DEV
     bench = Bench(options.out.resolve(), minutes, options.size, options.jobs, most_dev=most_dev, passes=None)
     sizes, seeds = QUICK_SIZES if quick else SIZES, options.seeds or (1 if quick else 2)
-    study = Study(bench, parts, sizes, seeds, options.stage or ("5s" if quick else "120s"))
+    study = Study(bench, parts, sizes, seeds, options.stage or ("5s" if quick else "60s"))
     print(f"about {study.estimate() / 60:.0f} minutes on 2 cores; what is made is kept in {options.out}", flush=True)
     found = make(study)
     draw(study, found, options.write.with_suffix(".svg"))

@@ -225,12 +225,15 @@ class Bench(NamedTuple):
 
     def pretrain(self, name: str, language: str) -> str:
         """Makes a model unless it is there, or goes on with it; returns why it could not be made, or nothing."""
-        folder = self.folder / self.model(name, language)
-        if (folder / "manifest.json").exists():
+        return self.once(self.model(name, language), self.pretraining(name, language))
+
+    def once(self, out: str, words: Sequence[str]) -> str:
+        """Runs a command that makes a model, unless it is there; returns why it could not be made, or nothing."""
+        if (self.folder / out / "manifest.json").exists():
             return ""
-        words = self.pretraining(name, language)
         print(show(words), flush=True)
-        return explain(run(self.folder, [*words, *(["--resume"] if folder.exists() else [])], shown=True))
+        own = ["--resume"] if (self.folder / out).exists() else []
+        return explain(run(self.folder, [*words, *own], shown=True))
 
     def learning(self, name: str, model: str, more: Sequence[str] = (), most: int | None = None) -> list[str]:
         """The words of the command that fine-tunes, but for the folder of the result."""
