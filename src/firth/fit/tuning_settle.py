@@ -46,7 +46,7 @@ def settle_task(
         head=_head(task, network, chosen),
         labels=labels,
         strategy=chosen,
-        symmetric=task == "pair" and network.visibility == "causal" and len(labels) <= 2,
+        symmetric=task == "pair" and network.visibility == "causal" and is_similarity(labels),
         auxiliary=0.5 if task in ("classify", "pair") and transformer and "clm" in network.names else 0.0,
         spaced=all(one.spaced for one in examples if isinstance(one, TagExample)),
         empty=task == "span" and any(getattr(one, "answers", None) == () for one in examples),
@@ -91,6 +91,15 @@ def labels_of(
     return tuple(
         sorted(found, key=lambda one: (not _is_number(one), float(one) if _is_number(one) else 0.0, one))
     ), form
+
+
+def is_similarity(labels: Sequence[str]) -> bool:
+    """Whether it seems not to matter which of two texts comes first: a number, or yes and no, but not what follows.
+
+    >>> is_similarity(()), is_similarity(("0", "1")), is_similarity(("entailment", "not_entailment"))
+    (True, True, False)
+    """
+    return len(labels) <= 2 and not any("entail" in label.lower() for label in labels)
 
 
 def _is_number(text: str) -> bool:
