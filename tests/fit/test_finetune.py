@@ -16,7 +16,9 @@ from firth.errors import CorpusError, RecipeError
 from firth.fit import session as sessions
 from firth.fit.finetune import Tuned, finetune
 from firth.fit.tuning import depths, thawed
-from tests.fit.small_nets import sentences, small_bert, text
+from firth.fit.tuning_settle import settle_task
+from firth.tasks.examples import TextExample
+from tests.fit.small_nets import sentences, small, small_bert, text
 
 EXAMPLES = [(str(int("w3" in line.split())), line) for line in sentences(80, seed=5)]
 TUNING = ["learning.epochs=3", "learning.batch=8", "learning.rate=0.005"]
@@ -167,3 +169,11 @@ def test_the_artifact_is_enough(model: Path, tmp_path: Path) -> None:
     assert manifest.recipe["labels"] == ["0", "1"]
     assert manifest.metrics["dev"]["examples"] == 20
     assert json.loads(json.dumps(tuned.predict(["w3 w1"])))[0]["label"] in ("0", "1")
+
+
+@pytest.mark.parametrize(("count", "batch", "epochs"), [(2, 16, 100), (60, 16, 25), (400, 16, 20), (1500, 32, 10)])
+def test_few_examples_are_read_often(count: int, batch: int, epochs: int) -> None:
+    examples = [TextExample("w1", None, (str(number % 2),)) for number in range(count)]
+    learning = settle_task("classify", small(), examples, None, []).learning
+    assert (learning.batch, learning.epochs) == (batch, epochs)
+    assert settle_task("classify", small(), examples, None, ["learning.epochs=2"]).learning.epochs == 2

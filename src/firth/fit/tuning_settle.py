@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ _NEARLY = 0.9  # share of numbers among labels from which on the others are faul
 _DROPOUT = 0.1  # as in all published Transformers of the kind
 _EPOCHS = ((500, 20), (2_000, 10), (10_000, 5))
 """Examples up to which so many passes are good; three above."""
+_LEAST = 100  # steps, however few the examples
 _STATES = (
     1.064  # the rate of a whole Transformer times its width to the power of 1.5: 5e-5 for 768 (Devlin et al. 2019)
 )
@@ -125,11 +127,12 @@ def _head(task: TaskName, network: NetRecipe, strategy: Strategy) -> HeadRecipe:
 def _learning(recipe: TaskRecipe, examples: int, settings: Sequence[str]) -> TaskRecipe:
     """Rate, passes and steps by the size of the network and the number of examples."""
     learning = recipe.learning
-    if is_free(settings, "learning.epochs"):
-        epochs = next((passes for most, passes in _EPOCHS if examples <= most), 3)
-        learning = replace(learning, epochs=epochs)
     if is_free(settings, "learning.batch") and examples < _SMALL:
         learning = replace(learning, batch=16)
+    if is_free(settings, "learning.epochs"):
+        epochs = next((passes for most, passes in _EPOCHS if examples <= most), 3)
+        steps = math.ceil(examples / learning.batch)
+        learning = replace(learning, epochs=max(epochs, math.ceil(_LEAST / steps)))
     if learning.rate == "auto":
         learning = replace(learning, rate=tuning_rate(recipe.network, recipe.strategy))
     if recipe.strategy == "gradual" and is_free(settings, "learning.schedule"):
