@@ -95,17 +95,23 @@ def test_few_tokens_are_made_easy_to_learn_from() -> None:
     assert chosen.encoder.dropout == chosen.encoder.attention_dropout == chosen.embedding.dropout == 0
     assert chosen.masking.rate == 0.3
     assert chosen.encoder.start == "neighbours"
-    assert (
-        why == "no dropout, for no text is read twice, 30% of the tokens hidden, heads that start with their neighbours"
+    assert chosen.embedding.start == "vectors"
+    assert why == (
+        "no dropout, for no text is read twice, first vectors by CBOW, 30% of the tokens hidden, "
+        "heads that start with their neighbours"
     )
+    assert settle.ease(bert(), [], planned=1e6, text=10**4).recipe.embedding.start == "random"
+    assert settle.ease(lstm(), [], planned=1e6, text=10**7).recipe.embedding.start == "random"
     again = settle.ease(bert(), [], planned=2e7, text=10**7).recipe
     assert (again.encoder.dropout, again.masking.rate) == (0.1, 0.3)
     assert settle.ease(bert(), [], planned=2e9, text=10**8) == (bert(), "")
     by_hand = ["encoder.dropout=0.1", "masking.rate=0.15", "encoder.start=random", "embedding.dropout=0.1"]
-    assert settle.ease(bert(), by_hand, 1e6, 10**7).recipe.encoder == replace(bert().encoder, attention_dropout=0.0)
+    by_hand.append("embedding.start=random")
+    eased = settle.ease(bert(), by_hand, 1e6, 10**7).recipe
+    assert (eased.encoder, eased.embedding) == (replace(bert().encoder, attention_dropout=0.0), bert().embedding)
     causal, why = settle.ease(gpt(), [], planned=1e6, text=10**7)
     assert (causal.encoder.start, causal.encoder.dropout) == ("random", 0)
-    assert why == "no dropout, for no text is read twice"
+    assert why == "no dropout, for no text is read twice, first vectors by CBOW"
 
 
 def test_a_table_is_as_wide_as_the_vocabulary() -> None:

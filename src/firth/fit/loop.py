@@ -90,9 +90,11 @@ def places_of(objectives: Mapping[str, Objective], batch: Batch) -> Tensor | Non
     return union([objective.places(batch) for objective in objectives.values()])
 
 
-def make_learner(recipe: NetRecipe, vocabulary: Vocabulary, seed: int) -> Learner:
-    """A new network with its objectives; the first parameters depend on the seed alone."""
-    network = build_network(recipe, vocabulary, seed)
+def make_learner(
+    recipe: NetRecipe, vocabulary: Vocabulary, seed: int, vectors: npt.NDArray[np.float32] | None = None
+) -> Learner:
+    """A new network with its objectives; the first parameters depend on the seed, and on vectors to begin with."""
+    network = build_network(recipe, vocabulary, seed, vectors=vectors)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed + 1)
         return Learner(network, make_objectives(recipe, vocabulary))

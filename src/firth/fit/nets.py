@@ -16,6 +16,7 @@ from firth.fit import settle
 from firth.fit.batches import Batches, vocabulary_of
 from firth.fit.checkpoints import Checkpoints
 from firth.fit.curves import CURVE, METRICS, MetricsFile, draw_curve, to_lines
+from firth.fit.first_vectors import first_vectors
 from firth.fit.loop import Learner, Plan, State, make_learner, measure_losses
 from firth.fit.optimisers import make_optimiser
 from firth.fit.preflight import describe, make_plan
@@ -78,13 +79,21 @@ def open_session(
     # Output layers are built by the counts: those of the first text, where a model is gone on from.
     vocabulary = vocabulary_of(tokenizer, store)
     first = vocabulary if start is None else Vocabulary(tokenizer.vocabulary, start.counts)
-    learner = make_learner(recipe, first, run.seed)
+    valid = None if run.valid is None else open_store(run.valid, tokenizer, run.threads)
+    keeper = _keeper(recipe, run, store, valid)
+    kept = keeper.kept() if keeper is not None else None
+    began = time.monotonic()
+    vectors = None
+    if kept is None and start is None and recipe.embedding.start == "vectors":
+        tokens = settle.vector_tokens(recipe, len(tokenizer), run.budget, store.facts.tokens)
+        vectors = first_vectors(tokenizer, store, recipe.embedding.width, tokens, run.seed, run.threads)
+    spent = time.monotonic() - began
+    learner = make_learner(recipe, first, run.seed, vectors)
     learner.network.output.prepare(store)
     if start is not None:
         learner.restore(learner.arrays() | {_full_name(name): array for name, array in start.arrays().items()})
     objectives = list(learner.objectives.values())
     batches = Batches(recipe, store, objectives, run.seed)
-    valid = None if run.valid is None else open_store(run.valid, tokenizer, run.threads)
     session = Session(
         recipe=recipe,
         seed=run.seed,
@@ -94,15 +103,14 @@ def open_session(
         batches=batches,
         plan=Plan("tokens", 1.0, 1),
         state=State(),
-        keeper=_keeper(recipe, run, store, valid),
+        keeper=keeper,
         file=MetricsFile(run.out),
         threads=torch.get_num_threads(),
-        began=time.monotonic(),
+        began=time.monotonic() - spent,
         keep_best=recipe.learning.patience > 0,
     )
     if batches.split:
         note(f"{batches.split:,} sentences were longer than rows of {recipe.rows.length} tokens and were split")
-    kept = session.keeper.kept() if session.keeper is not None else None
     if kept is not None:
         session.take_up(*kept)
     else:
@@ -129,7 +137,9 @@ def _examine(learner: Learner, parts: Sequence[Batch]) -> dict[str, Any]:
 def _plan(session: Session, run: Run) -> None:
     """Measures and plans."""
     limit = settle.is_free(run.settings, "learning.epochs")
-    session.plan, pace = make_plan(session.learner, session.batches, session.recipe, run.budget, run.seed, limit=limit)
+    session.plan, pace = make_plan(
+        session.learner, session.batches, session.recipe, run.budget, run.seed, limit=limit, spent=session.elapsed
+    )
     note(describe(session.plan, pace, session.learner, session.batches.tokens))
     if run.budget is None and session.plan.tokens < session.recipe.learning.epochs * session.batches.tokens:
         note("that is what ten minutes allow: give a --budget for more")

@@ -44,13 +44,21 @@ class Pace(NamedTuple):
 
 
 def make_plan(
-    learner: Learner, batches: Source, recipe: NetRecipe, budget: Budget | None, seed: int, *, limit: bool = True
+    learner: Learner,
+    batches: Source,
+    recipe: NetRecipe,
+    budget: Budget | None,
+    seed: int,
+    *,
+    limit: bool = True,
+    spent: float = 0.0,
 ) -> tuple[Plan, Pace]:
     """How much is to be learnt, by the budget or the passes that the recipe asks for, and the pace that was measured.
 
-    Without a budget, and with `limit`, at most as much as ten minutes allow. The learner is left as it was.
+    Without a budget, and with `limit`, at most as much as ten minutes allow; `spent` seconds are gone already. The
+    learner is left as it was.
     """
-    began = time.monotonic()
+    began = time.monotonic() - spent
     whole = recipe.learning.epochs * batches.tokens
 
     def wanted(pace: Pace) -> float:

@@ -37,6 +37,9 @@ _PASSES = 40  # over the text at most that are of any use
 _STEPS = 1000  # at least, by smaller batches if need be
 _MANY = 1e9  # tokens from which a masked network finds by itself where to look
 _HIDDEN = 0.3  # share of the tokens that is hidden from it below that
+_VECTOR_SHARE = 10  # tokens that first vectors are learnt from for each that the network learns from, but only so many
+_VECTOR_PASSES = 5  # over the text
+_LEAST_TEXT = 100_000  # tokens below which they would say nothing
 _DROPOUTS = ("embedding.dropout", "encoder.dropout", "encoder.attention_dropout", "encoder.weight_drop")
 _LEAST_BATCH = 512
 _LEAST_LENGTH = 16
@@ -62,7 +65,9 @@ def is_free(settings: Sequence[str], *names: str) -> bool:
 def left_open(recipe: NetRecipe, settings: Sequence[str], size: str | None) -> set[str]:
     """The fields that a run may fill in otherwise than the recipe has them."""
     names = {
-        name for name in ("rows.length", "learning.batch", "learning.rate", "encoder.start") if is_free(settings, name)
+        name
+        for name in ("rows.length", "learning.batch", "learning.rate", "encoder.start", "embedding.start")
+        if is_free(settings, name)
     }
     if (size is None and is_free(settings, "encoder", "embedding.width")) or recipe.output.kind == "direct":
         names |= set(SIZED)
@@ -134,12 +139,16 @@ def ease(recipe: NetRecipe, settings: Sequence[str], planned: float, text: int) 
     """The recipe made easier to learn where few tokens are to be learnt from.
 
     Published recipes are for runs of days. What is read once cannot be learnt by heart, so dropout only costs; masked
-    models learn from hidden tokens alone, so more are hidden (Wettig et al. 2023), and start with their neighbours.
+    models learn from hidden tokens alone, so more are hidden (Wettig et al. 2023), and start with their neighbours;
+    and what tokens mean is found by CBOW at first.
     """
     told, changes = [], list[str]()
     if planned <= text:
         changes += [f"{name}=0" for name in _DROPOUTS if is_free(settings, name) and _value(recipe, name)]
         told += ["no dropout, for no text is read twice"] if changes else []
+    if _LEAST_TEXT < planned < _MANY and text > _LEAST_TEXT and can_begin_with_vectors(recipe, settings):
+        changes.append("embedding.start=vectors")
+        told.append("first vectors by CBOW")
     if planned < _MANY and "mlm" in recipe.names:
         if is_free(settings, "masking.rate") and recipe.masking.rate < _HIDDEN:
             changes.append(f"masking.rate={_HIDDEN}")
@@ -148,6 +157,17 @@ def ease(recipe: NetRecipe, settings: Sequence[str], planned: float, text: int) 
             changes.append("encoder.start=neighbours")
             told.append("heads that start with their neighbours")
     return Chosen(cast(NetRecipe, override(recipe, changes)), ", ".join(told))
+
+
+def can_begin_with_vectors(recipe: NetRecipe, settings: Sequence[str]) -> bool:
+    """Whether first vectors are to be chosen for a network."""
+    return recipe.encoder.kind == "transformer" and is_free(settings, "embedding.start")
+
+
+def vector_tokens(recipe: NetRecipe, vocabulary: int, budget: Budget | None, text: int) -> int:
+    """Tokens that first vectors are learnt from, so that it takes little of the time, and none is read too often."""
+    planned = tokens_within(recipe, vocabulary, budget, text)
+    return round(min(_VECTOR_SHARE * planned, _VECTOR_PASSES * text))
 
 
 def _value(recipe: NetRecipe, name: str) -> float:

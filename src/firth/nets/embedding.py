@@ -13,7 +13,9 @@ from firth.nets.linear import Linear
 from firth.nets.noise import Noise, drop
 from firth.nets.recipe import NetRecipe
 
-_SPREAD = 0.02  # standard deviation of the first parameters (Devlin et al. 2019)
+SPREAD = 0.02
+"""Standard deviation of the first parameters (Devlin et al. 2019)."""
+_LONGER = 4  # times as long as random vectors are those that say something: bench/first_steps.py shows what they do
 
 
 class Embedding(nn.Module):
@@ -30,7 +32,7 @@ class Embedding(nn.Module):
         self.project: Linear | None = None
         if recipe.encoder.kind == "transformer" and width != recipe.encoder.width:
             self.project = Linear(width, recipe.encoder.width)
-            nn.init.normal_(self.project.weight, std=_SPREAD)
+            nn.init.normal_(self.project.weight, std=SPREAD)
             nn.init.zeros_(self.project.bias)
 
     @property
@@ -39,6 +41,12 @@ class Embedding(nn.Module):
         if not isinstance(self.tokens, nn.Embedding):
             raise RecipeError("vectors made from letters cannot be tied to the output: set output.kind=full.")
         return self.tokens.weight
+
+    def begin_with(self, directions: Tensor) -> None:
+        """Points the vectors of tokens where a row says, and makes them longer than random ones."""
+        known = directions.any(1)
+        with torch.no_grad():
+            self.table[known] = _LONGER * SPREAD * math.sqrt(self.recipe.width) * directions[known]
 
     def forward(
         self, ids: Tensor, positions: Tensor | None = None, segments: Tensor | None = None, noise: Noise | None = None
@@ -92,7 +100,7 @@ def sinusoids(places: Tensor, width: int) -> Tensor:
 
 def _table(count: int, width: int) -> nn.Embedding:
     made = nn.Embedding(count, width)
-    nn.init.normal_(made.weight, std=_SPREAD)
+    nn.init.normal_(made.weight, std=SPREAD)
     return made
 
 

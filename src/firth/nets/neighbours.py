@@ -17,7 +17,7 @@ from torch import Tensor
 from firth.nets.encoders.transformer import Attention, Layer, Transformer
 from firth.nets.network import Network
 
-_SPREAD = 0.04  # standard deviation of the waves: twice that of tokens, or these would drown them
+_SPREAD = 0.04  # standard deviation of the waves at least: twice that of random tokens, or these would drown them
 _PEAK = 10.0  # score of the place that is looked at; of others it is about 0
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _SHARE = 2  # one of so many heads looks at a neighbour
@@ -34,7 +34,8 @@ def look_at_neighbours(network: Network) -> None:
     rates = wave_rates(size // 2)
     with torch.no_grad():
         places = torch.arange(positions.num_embeddings, dtype=torch.float32)
-        positions.weight[:, :size] = _SPREAD * math.sqrt(2) * waves(places, rates)
+        spread = max(_SPREAD, float(network.embedding.table.std()))
+        positions.weight[:, :size] = spread * math.sqrt(2) * waves(places, rates)
         entry = _entry(network, layer, waves(places, rates))
         for head in range(max(recipe.heads // _SHARE, min(recipe.heads, 2))):
             distance = (head // 2 + 1) * (1 if head % 2 else -1)

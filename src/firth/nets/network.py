@@ -120,11 +120,23 @@ class Network(nn.Module):
         return self.embedding.work() + encoders + predicted * self.output.work()
 
 
-def build_network(recipe: NetRecipe, vocabulary: Vocabulary, seed: int, *, empty: bool = False) -> Network:
-    """A new network; its first parameters depend on the seed alone. An `empty` one is to be given others."""
+def build_network(
+    recipe: NetRecipe,
+    vocabulary: Vocabulary,
+    seed: int,
+    *,
+    empty: bool = False,
+    vectors: npt.NDArray[np.float32] | None = None,
+) -> Network:
+    """A new network; its first parameters depend on the seed alone. An `empty` one is to be given others.
+
+    `vectors` has the directions in which the vectors of tokens begin, zeros for those that begin by chance.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = Network(recipe, vocabulary)
+        if vectors is not None:
+            network.embedding.begin_with(torch.from_numpy(vectors))
         if recipe.encoder.start == "neighbours" and not empty:
             import_module("firth.nets.neighbours").look_at_neighbours(network)
         return network
