@@ -108,7 +108,7 @@ class Study(NamedTuple):
     def cell(self, name: str, line: Line, size: int, seed: int) -> str:
         """What the result of a point is called; the same point in two charts is found once."""
         how = "-".join([line.model, *(one for one in line.more if not one.startswith("--")), *line.stages])
-        return f"size.{name}.{how}.{self.bench.size}.{self.bench.minutes:g}min.{size}.{seed}"
+        return f"size.{name}.{how}.{self.bench.minutes:g}min.{size}.{seed}"
 
     def points(self) -> list[tuple[str, Line, int, int]]:
         """All that is to be learnt, each once."""
@@ -205,8 +205,8 @@ def page(study: Study, found: Scores) -> str:
         "# How many examples does a model need?",
         "",
         f"Made by `python bench/data_size.py{' --quick' * (study.sizes == QUICK_SIZES)} --minutes {bench.minutes:g}`. "
-        f"Each model was pre-trained for {bench.minutes:g} minutes on wiki_en and wikinews_en (networks of size "
-        f"{bench.size}); scores on at most {bench.most_dev:,} dev examples. TAPT goes on pre-training with the text of "
+        f"Each model was pre-trained for {bench.minutes:g} minutes on wiki_en and wikinews_en; "
+        f"scores on at most {bench.most_dev:,} dev examples. TAPT goes on pre-training with the text of "
         f"the examples, DAPT with text of the domain (films for SST-2, news for CoNLL-2003), {study.stage} each.",
         "",
         "![charts](data-size.svg)",
@@ -267,7 +267,6 @@ def main() -> None:
     parser.add_argument("--write", type=Path, default=Path("docs/data-size.md"), help="the chart is put beside it")
     parser.add_argument("--minutes", type=float, help="of pre-training; else 15, or a half with --quick")
     parser.add_argument("--seeds", type=int, help="else 2, or 1 with --quick")
-    parser.add_argument("--size", default="mini")
     parser.add_argument("--stage", default="", help="budget of each further stage in seconds; else 60s, or 5s")
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="fine-tunings side by side")
@@ -277,7 +276,7 @@ def main() -> None:
         parser.error(f"there is no part {unknown[0]}: choose from {', '.join(PARTS)}.")
     minutes = options.minutes or (QUICK_MINUTES if quick else 15.0)
     most_dev = QUICK_DEV if quick else DEV
-    bench = Bench(options.out.resolve(), minutes, options.size, options.jobs, most_dev=most_dev, passes=None)
+    bench = Bench(options.out.resolve(), minutes, options.jobs, most_dev=most_dev, passes=None)
     sizes, seeds = QUICK_SIZES if quick else SIZES, options.seeds or (1 if quick else 2)
     study = Study(bench, parts, sizes, seeds, options.stage or ("5s" if quick else "60s"))
     print(f"about {study.estimate() / 60:.0f} minutes on 2 cores; what is made is kept in {options.out}", flush=True)

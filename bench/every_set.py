@@ -191,7 +191,7 @@ def page(every: Round, results: dict[str, dict[str, Any]]) -> str:
         "# Every set once",
         "",
         f"Made by `python bench/every_set.py --minutes {bench.minutes:g} --most {every.most} --dev {every.dev}`. A "
-        f"BERT of each language (size {bench.size}, pre-trained for {bench.minutes:g} minutes on 2 cores) learns "
+        f"BERT of each language (pre-trained for {bench.minutes:g} minutes on 2 cores) learns "
         f"at most {every.most:,} examples of each set, fewer where they are long, and is "
         f"measured on at most {every.dev}: every kind of file goes through the three verbs, and "
         "this is what a small model learns from little. "
@@ -214,7 +214,6 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, default=Path("results"), help="keep models and results here")
     parser.add_argument("--write", type=Path, default=Path("docs/every-set.md"))
     parser.add_argument("--minutes", type=float, default=15.0, help="of pre-training")
-    parser.add_argument("--size", default="mini")
     parser.add_argument("--most", type=int, default=1000, help="examples to learn from")
     parser.add_argument("--dev", type=int, default=300, help="examples to measure on")
     parser.add_argument("--only", default="", help="sets, with commas between")
@@ -223,7 +222,7 @@ def main() -> None:
     names: Sequence[str] = [name for name in SETS if not options.only or name in options.only.split(",")]
     if not names:
         parser.error(f"there is no set {options.only}: choose from {', '.join(SETS)}.")
-    every = Round(Bench(options.out.resolve(), options.minutes, options.size, options.jobs), options.most, options.dev)
+    every = Round(Bench(options.out.resolve(), options.minutes, options.jobs), options.most, options.dev)
     for language in dict.fromkeys(SETS[name].language for name in names):
         if why := every.bench.pretrain("bert", language):
             raise SystemExit(why)

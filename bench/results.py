@@ -33,19 +33,21 @@ class Row(NamedTuple):
     model: str
     """What is pre-trained or imported."""
     speed: float
-    """Tokens a second with two cores when a model of size mini is fine-tuned: for the estimate."""
+    """Tokens a second with two cores when a model of 15 minutes is fine-tuned: for the estimate."""
     more: tuple[str, ...] = ()
     languages: tuple[str, ...] = ("en", "zh")
+    passes: int = 1_000
+    """At most: a large model that has learnt much needs few."""
 
 
 ROWS = {
     "tfidf": Row("TF-IDF, linear", "words", 500_000),
     "skipgram": Row("skip-gram + BiLSTM", "skipgram", 30_000),
-    "elmo": Row("ELMo", "elmo", 7_000),
-    "gpt": Row("GPT", "gpt", 3_000),
-    "bert": Row("BERT", "bert", 7_500),
-    "random": Row("the same BERT from random weights", "bert", 7_500, ("--random",)),
-    MINILM: Row("MiniLM, imported", MINILM, 2_400, languages=("en",)),
+    "elmo": Row("ELMo", "elmo", 12_000),
+    "gpt": Row("GPT", "gpt", 10_000),
+    "bert": Row("BERT", "bert", 22_000),
+    "random": Row("the same BERT from random weights", "bert", 22_000, ("--random",)),
+    MINILM: Row("MiniLM, imported", MINILM, 2_400, languages=("en",), passes=2),
 }
 START = 5.0
 """Seconds that a command takes beside: imports, loading, intervals of the metrics."""
@@ -80,12 +82,16 @@ class Table(NamedTuple):
         """The words of the command of a cell."""
         found = ROWS[row]
         model = self.bench.model(found.model, DATASETS[name].language)
-        return self.bench.learning(name, model, (*found.more, "--seed", str(seed)))
+        return self.bench.learning(name, model, (*found.more, "--seed", str(seed)), passes=self.passes(row, name))
+
+    def passes(self, row: str, name: str) -> int:
+        """How often the examples of a set are read."""
+        return min(ROWS[row].passes, self.bench.passes or DATASETS[name].passes)
 
     def cell(self, row: str, name: str, seed: int) -> str:
         """What the result of a cell is called."""
         bench = self.bench
-        return f"{name}.{row}.{bench.size}.{bench.minutes:g}min.{bench.examples(name)}.{seed}"
+        return f"{name}.{row}.{bench.minutes:g}min.{bench.examples(name)}.{seed}"
 
 
 def estimate(table: Table) -> float:
@@ -98,13 +104,13 @@ def estimate(table: Table) -> float:
     for row, name in table.cells():
         for seed in range(table.seeds):
             if not (bench.folder / "cells" / f"{table.cell(row, name, seed)}.json").exists():
-                waiting += START / bench.jobs + work(name, bench) / ROWS[row].speed
+                waiting += START / bench.jobs + work(name, bench, table.passes(row, name)) / ROWS[row].speed
     return waiting
 
 
-def work(name: str, bench: Bench) -> float:
+def work(name: str, bench: Bench, passes: int) -> float:
     """The tokens of learning, and those of validation after each pass and at the end, which are three times faster."""
-    found, passes = DATASETS[name], bench.passes or DATASETS[name].passes
+    found = DATASETS[name]
     return found.tokens * (passes * bench.examples(name) + (passes + 1) * held(found, bench) / 3)
 
 
@@ -157,8 +163,8 @@ def write(table: Table, results: dict[str, dict[str, list[dict[str, Any]]]], bro
         "# Results on real tasks",
         "",
         f"Made by `python bench/results.py {options_of(table)}`. Every network was pre-trained by Firth for the same "
-        f"{bench.minutes:g} minutes on 2 cores (size {bench.size}) on "
-        "wiki_en and wikinews_en, or on wiki_zh, and then fine-tuned. A cell is the mean over "
+        f"{bench.minutes:g} minutes on 2 cores on wiki_en and wikinews_en, or on wiki_zh, in the size that Firth "
+        "chooses for that time, and then fine-tuned. A cell is the mean over "
         f"{table.seeds} seed{'s' * (table.seeds > 1)} on the dev part, ± half of the range, and the seconds of a "
         "fine-tuning with one thread. The dev part also decides which state is kept, so that scores are a little too "
         "high, for all rows alike. The last row is a trivial baseline: the majority label, no entity or no answer.",
@@ -180,7 +186,7 @@ def write(table: Table, results: dict[str, dict[str, list[dict[str, Any]]]], bro
 def options_of(table: Table) -> str:
     bench = table.bench
     quick = f"--quick --minutes {bench.minutes:g}" if bench.passes else f"--minutes {bench.minutes:g}"
-    return f"{quick} --seeds {table.seeds} --size {bench.size}"
+    return f"{quick} --seeds {table.seeds}"
 
 
 def grid(
@@ -240,7 +246,6 @@ def main() -> None:
     parser.add_argument("--write", type=Path, default=Path("docs/results.md"))
     parser.add_argument("--minutes", type=float, help="of pre-training; else 15, or 0.75 with --quick")
     parser.add_argument("--seeds", type=int, help="else 2, or 1 with --quick")
-    parser.add_argument("--size", default="mini")
     parser.add_argument("--only", default="", help=f"rows and sets, of {', '.join([*ROWS, *DATASETS])}")
     parser.add_argument("--share", type=int, help="one of so many training examples; else 1, or 5 with --quick")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="fine-tunings side by side")
@@ -262,7 +267,6 @@ def read(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Table:
     bench = Bench(
         options.out.resolve(),
         options.minutes or (QUICK_MINUTES if quick else 15.0),
-        options.size,
         options.jobs,
         options.share or (QUICK_SHARE if quick else 1),
         QUICK_DEV if quick else 1_000_000,

@@ -53,30 +53,30 @@ class Dataset(NamedTuple):
 
 DATASETS = {
     "sst2": Dataset(
-        "SST-2", "en", "classify", "classify/sst2.train.tsv.gz", "classify/sst2.dev.tsv", "accuracy", 5000, 3, 12, 872
+        "SST-2", "en", "classify", "classify/sst2.train.tsv.gz", "classify/sst2.dev.tsv", "accuracy", 5000, 5, 12, 872
     ),
-    "mrpc": Dataset("MRPC", "en", "pair", "pair/mrpc.train.tsv.gz", "pair/mrpc.dev.tsv", "accuracy", 2500, 2, 55, 500),
+    "mrpc": Dataset("MRPC", "en", "pair", "pair/mrpc.train.tsv.gz", "pair/mrpc.dev.tsv", "accuracy", 5000, 5, 55, 500),
     "conll2003": Dataset(
         "CoNLL-2003", "en", "tag", "tag/conll2003_ner.train.txt.gz", "tag/conll2003_ner.dev.txt.gz", "entity_f1",
-        5000, 2, 20, 3250,
+        5000, 5, 20, 3250,
     ),
     "squad2": Dataset(
         "SQuAD 2.0 part", "en", "span", "qa/squad2_part.train.json.gz", "qa/squad2_part.dev.json.gz", "f1",
-        700, 2, 280, 1321, 400,
+        2000, 3, 280, 1321,
     ),
     "chnsenticorp": Dataset(
         "ChnSentiCorp", "zh", "classify", "classify/chnsenticorp.train.tsv.gz", "classify/chnsenticorp.dev.tsv.gz",
-        "accuracy", 2000, 2, 100, 1160,
+        "accuracy", 5000, 5, 100, 1160,
     ),
     "ocnli": Dataset(
-        "OCNLI", "zh", "pair", "pair/ocnli.train.tsv.gz", "pair/ocnli.dev.tsv.gz", "accuracy", 4000, 2, 40, 2950, 1500
+        "OCNLI", "zh", "pair", "pair/ocnli.train.tsv.gz", "pair/ocnli.dev.tsv.gz", "accuracy", 5000, 5, 40, 2950
     ),
     "msra": Dataset(
-        "MSRA NER", "zh", "tag", "tag/msra_ner.train.txt.gz", "tag/msra_ner.dev.txt.gz", "entity_f1", 3000, 2, 45,
-        2318, 1500,
+        "MSRA NER", "zh", "tag", "tag/msra_ner.train.txt.gz", "tag/msra_ner.dev.txt.gz", "entity_f1", 5000, 5, 45,
+        2318,
     ),
     "c3": Dataset(
-        "C3", "zh", "choice", "choice/c3.train.jsonl.gz", "choice/c3.dev.jsonl.gz", "accuracy", 400, 2, 420, 3816, 400
+        "C3", "zh", "choice", "choice/c3.train.jsonl.gz", "choice/c3.dev.jsonl.gz", "accuracy", 1500, 3, 420, 3816, 1000
     ),
 }  # fmt: skip
 CORPORA = {"en": ("lm/wiki_en.txt.gz", "lm/wikinews_en.txt.gz"), "zh": ("lm/wiki_zh.txt.gz",)}
@@ -89,16 +89,17 @@ class Recipe(NamedTuple):
     name: str
     timed: bool = True
     """Whether it is given as long as the others; a tokenizer takes what it takes."""
-    sized: bool = False
+    network: bool = False
+    """Rows of 128 tokens then, so that all can read long texts; the size is what Firth chooses for the time."""
 
 
 RECIPES = {
     "words": Recipe("words", timed=False),
     "skipgram": Recipe("skipgram"),
     "glove": Recipe("glove"),
-    "elmo": Recipe("elmo", sized=True),
-    "gpt": Recipe("gpt", sized=True),
-    "bert": Recipe("bert", sized=True),
+    "elmo": Recipe("elmo", network=True),
+    "gpt": Recipe("gpt", network=True),
+    "bert": Recipe("bert", network=True),
 }
 
 
@@ -172,7 +173,6 @@ class Bench(NamedTuple):
 
     folder: Path
     minutes: float
-    size: str
     jobs: int
     """How many are fine-tuned side by side, each with one thread: faster than one with several."""
     share: int = 1
@@ -213,14 +213,13 @@ class Bench(NamedTuple):
     def model(self, name: str, language: str) -> str:
         """Where a pre-trained model is."""
         timed = name in RECIPES and RECIPES[name].timed
-        sized = f"-{self.size}" if name in RECIPES and RECIPES[name].sized else ""
-        return f"{language}/{name}{sized}-{self.minutes:g}min" if timed else f"{language}/{name}"
+        return f"{language}/{name}-{self.minutes:g}min" if timed else f"{language}/{name}"
 
     def pretraining(self, name: str, language: str) -> list[str]:
         """The words of the command that makes a model."""
         recipe = RECIPES[name]
         found = ["train", recipe.name, *map(self.link, CORPORA[language]), "-o", self.model(name, language)]
-        found += ["--size", self.size] if recipe.sized else []
+        found += ["--set", "rows.length=128"] if recipe.network else []
         return found + (["--budget", f"{round(60 * self.minutes)}s"] if recipe.timed else [])
 
     def pretrain(self, name: str, language: str) -> str:
@@ -235,13 +234,15 @@ class Bench(NamedTuple):
         own = ["--resume"] if (self.folder / out).exists() else []
         return explain(run(self.folder, [*words, *own], shown=True))
 
-    def learning(self, name: str, model: str, more: Sequence[str] = (), most: int | None = None) -> list[str]:
+    def learning(
+        self, name: str, model: str, more: Sequence[str] = (), most: int | None = None, passes: int | None = None
+    ) -> list[str]:
         """The words of the command that fine-tunes, but for the folder of the result."""
         found, (train, dev) = DATASETS[name], self.part(name, most)
         # What has no network learns until it is done.
         free = self.passes is None or model.endswith("/words")
-        passes = [] if free else ["--set", f"learning.epochs={self.passes or found.passes}"]
-        return ["finetune", model, found.task, "--train", train, "--dev", dev, *passes, *more]
+        epochs = [] if free else ["--set", f"learning.epochs={passes or self.passes or found.passes}"]
+        return ["finetune", model, found.task, "--train", train, "--dev", dev, *epochs, *more]
 
     def finetune(self, cell: str, words: Sequence[str]) -> dict[str, Any]:
         """What came of a fine-tuning; what was learnt before and did not fail is not learnt again."""
