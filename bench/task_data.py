@@ -55,28 +55,28 @@ DATASETS = {
     "sst2": Dataset(
         "SST-2", "en", "classify", "classify/sst2.train.tsv.gz", "classify/sst2.dev.tsv", "accuracy", 5000, 5, 12, 872
     ),
-    "mrpc": Dataset("MRPC", "en", "pair", "pair/mrpc.train.tsv.gz", "pair/mrpc.dev.tsv", "accuracy", 5000, 5, 55, 500),
+    "mrpc": Dataset("MRPC", "en", "pair", "pair/mrpc.train.tsv.gz", "pair/mrpc.dev.tsv", "accuracy", 3576, 3, 55, 500),
     "conll2003": Dataset(
         "CoNLL-2003", "en", "tag", "tag/conll2003_ner.train.txt.gz", "tag/conll2003_ner.dev.txt.gz", "entity_f1",
-        5000, 5, 20, 3250,
+        5000, 3, 20, 3250,
     ),
     "squad2": Dataset(
         "SQuAD 2.0 part", "en", "span", "qa/squad2_part.train.json.gz", "qa/squad2_part.dev.json.gz", "f1",
-        2000, 3, 280, 1321,
+        1000, 2, 280, 1321, 600,
     ),
     "chnsenticorp": Dataset(
         "ChnSentiCorp", "zh", "classify", "classify/chnsenticorp.train.tsv.gz", "classify/chnsenticorp.dev.tsv.gz",
-        "accuracy", 5000, 5, 100, 1160,
+        "accuracy", 3000, 3, 100, 1160,
     ),
     "ocnli": Dataset(
-        "OCNLI", "zh", "pair", "pair/ocnli.train.tsv.gz", "pair/ocnli.dev.tsv.gz", "accuracy", 5000, 5, 40, 2950
+        "OCNLI", "zh", "pair", "pair/ocnli.train.tsv.gz", "pair/ocnli.dev.tsv.gz", "accuracy", 5000, 3, 40, 2950, 1500
     ),
     "msra": Dataset(
-        "MSRA NER", "zh", "tag", "tag/msra_ner.train.txt.gz", "tag/msra_ner.dev.txt.gz", "entity_f1", 5000, 5, 45,
-        2318,
+        "MSRA NER", "zh", "tag", "tag/msra_ner.train.txt.gz", "tag/msra_ner.dev.txt.gz", "entity_f1", 4000, 3, 45,
+        2318, 1500,
     ),
     "c3": Dataset(
-        "C3", "zh", "choice", "choice/c3.train.jsonl.gz", "choice/c3.dev.jsonl.gz", "accuracy", 1500, 3, 420, 3816, 1000
+        "C3", "zh", "choice", "choice/c3.train.jsonl.gz", "choice/c3.dev.jsonl.gz", "accuracy", 800, 2, 420, 3816, 600
     ),
 }  # fmt: skip
 CORPORA = {"en": ("lm/wiki_en.txt.gz", "lm/wikinews_en.txt.gz"), "zh": ("lm/wiki_zh.txt.gz",)}
