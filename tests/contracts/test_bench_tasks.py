@@ -14,6 +14,7 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
 
 import data_size  # noqa: E402
+import every_set  # noqa: E402
 import results  # noqa: E402
 import task_data  # noqa: E402
 from firth.cli.main import app  # noqa: E402
@@ -24,6 +25,7 @@ from firth.tasks.recipe import TASKS  # noqa: E402
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 FILES = sorted(
     {name for one in task_data.DATASETS.values() for name in (one.train, one.dev)}
+    | {name for one in every_set.SETS.values() for name in (one.train, one.dev) if name}
     | {name for names in task_data.CORPORA.values() for name in names}
 )
 
@@ -38,10 +40,11 @@ def parse(words: list[str]) -> dict[str, Any]:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> task_data.Bench:
     """A folder in which the parts of sets are there already, empty."""
-    monkeypatch.setattr(task_data, "cut", lambda name, most, path: 0)
+    for module in (task_data, every_set):
+        monkeypatch.setattr(module, "cut", lambda name, most, path, after=0: 0)
     monkeypatch.setattr(task_data, "data_path", lambda name: tmp_path / name)
     monkeypatch.setattr(data_size, "domain_text", lambda bench, name: "data/films.txt")
-    return task_data.Bench(tmp_path / "folder", 15, "mini", 1, share=5)
+    return task_data.Bench(tmp_path / "folder", 15, 1, share=5)
 
 
 def all_points(bench: task_data.Bench) -> data_size.Study:
@@ -58,6 +61,17 @@ def all_commands(bench: task_data.Bench) -> Iterator[list[str]]:
     study = all_points(bench)
     for point in study.points():
         yield [*study.words(*point), "-o", "out"]
+    for one in study.domains():
+        yield study.adapting(*one)
+
+
+def test_the_three_verbs_of_every_set_are_understood(bench: task_data.Bench) -> None:
+    every = every_set.Round(bench, 100, 50)
+    for name, found in every_set.SETS.items():
+        tuning, asking, measuring = map(parse, every.commands(name))
+        assert tuning["task"] == found.task
+        assert str(tuning["out"]) == str(asking["model"]) == str(measuring["model"])
+        assert tuning["dev"] == str(asking["file"]) == str(measuring["files"][0]) != tuning["train"]
 
 
 def test_commands_are_understood(bench: task_data.Bench) -> None:
@@ -94,6 +108,7 @@ def test_the_points_of_the_curves_have_names_of_their_own(bench: task_data.Bench
 def test_a_smaller_part_lies_in_a_larger_one() -> None:
     assert set(task_data.choose(1000, 10)) < set(task_data.choose(1000, 100))
     assert task_data.choose(5, 100) == [0, 1, 2, 3, 4]
+    assert not set(task_data.choose(1000, 100)) & set(task_data.choose(1000, 50, after=100))
 
 
 def test_a_page_tells_scores_and_what_failed(bench: task_data.Bench) -> None:
