@@ -1,7 +1,7 @@
 """First vectors: CBOW, many times as fast as any network, tells one at its start which tokens are alike.
 
 A network that has learnt from a few million tokens has seen most of them too seldom to know what they mean. CBOW goes
-through ten times as many in a twentieth of the time, so its vectors are what the table of a network begins with; they
+through ten times as many in a fifteenth of the time, so its vectors are what the table of a network begins with; they
 are learnt further like any other parameter.
 """
 

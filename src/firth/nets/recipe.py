@@ -38,7 +38,7 @@ class EmbeddingRecipe:
     """Normalise the sum of all these."""
     dropout: float = 0.0
     start: Literal["random", "vectors"] = "random"
-    """The first vectors of tokens. vectors: those that CBOW finds in the same text, in a twentieth of the time."""
+    """The first vectors of tokens. vectors: those that CBOW finds in the same text, in little time."""
 
     def __post_init__(self) -> None:
         _check(self, width=(1, 100_000), segments=(0, 100))
