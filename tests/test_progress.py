@@ -39,3 +39,13 @@ def test_long_work_shows_rate_and_share(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_files_get_no_bars(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(monkeypatch, io.StringIO(), patience=-1) == ""
+
+
+def test_the_share_follows_a_plan_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(module, "_PATIENCE", -1)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress("learning", total=100) as advance:
+        advance(10, total=50)
+    assert "20%" in screen.getvalue()

@@ -14,9 +14,9 @@ _PATIENCE = 2.0  # seconds of silence before a bar appears
 
 
 class Advance(Protocol):
-    """Is told how much more is done, and what there is to remark about it."""
+    """Is told how much more is done, what there is to remark about it, and how much there is in all if that changed."""
 
-    def __call__(self, amount: float, remark: str = "") -> None: ...
+    def __call__(self, amount: float, remark: str = "", total: float | None = None) -> None: ...
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def progress(what: str, total: float | None = None, unit: str = "B") -> Iterator
     ...         advance(1)
     """
     if not sys.stderr.isatty():
-        yield lambda amount, remark="": None
+        yield lambda amount, remark="", total=None: None
         return
     bar = _Bar(what, total, unit)
     try:
@@ -46,14 +46,15 @@ class _Bar:
         self.started = time.monotonic()
         self.shown: tuple[Any, Any] | None = None
 
-    def advance(self, amount: float, remark: str = "") -> None:
+    def advance(self, amount: float, remark: str = "", total: float | None = None) -> None:
         self.done += amount
+        self.total = total or self.total
         if self.shown is None and time.monotonic() - self.started > _PATIENCE:
             self.shown = self._show()
         if self.shown is not None:
             bar, task = self.shown
-            rate = self.done / max(time.monotonic() - self.started, 1e-9)
-            bar.update(task, completed=self.done, rate=f"{_short(rate)}{self.unit}/s {remark}".rstrip())
+            rate = _short(self.done / max(time.monotonic() - self.started, 1e-9))
+            bar.update(task, total=self.total, completed=self.done, rate=f"{rate}{self.unit}/s {remark}".rstrip())
 
     def _show(self) -> tuple[Any, Any]:
         from rich.console import Console

@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import pytest
 
 from firth.errors import TrainingError
 from firth.text.corpus import read_corpus
-from firth.vectors import word2vec
+from firth.vectors import loop, word2vec
 from firth.vectors._exact_kernels import clear_places, copy_rows, count_lanes, localise, merge_rows, share_of_changes
 from firth.vectors.job import Job, Result
 from firth.vectors.loop import LANES, Plan, Progress, run_loop
@@ -64,9 +65,10 @@ class Memory:
 class Recorder:
     """Blocks that learn nothing, but write down what they are asked."""
 
-    def __init__(self, blocks: int, work: float = 1.0, seconds: float = 0.0) -> None:
+    def __init__(self, blocks: int, work: float = 1.0, seconds: float = 0.0, changing: float = 0.0) -> None:
         self.tables = (zeros(3, 2, 3 * LANES),)
         self.blocks, self.words, self.work, self.seconds = blocks, 100 * blocks, work, seconds
+        self.changing = changing  # seconds more that a block takes with a rate
         self.asked: list[tuple[int, int, float]] = []
 
     def plan(self, epoch: int, block: int) -> Plan:
@@ -74,7 +76,7 @@ class Recorder:
 
     def learn(self, plan: Plan, rate: float) -> tuple[float, int]:
         epoch, block = plan.content
-        time.sleep(self.seconds)
+        time.sleep(self.seconds + (self.changing if rate else 0.0))
         self.asked.append((epoch, block, rate))
         return example_loss(epoch, block), block % 3
 
@@ -343,6 +345,37 @@ def test_a_budget_of_time_is_kept(job: Job, mode: str) -> None:
     state = run(recorder, replace(job, seconds=1.0), mode=mode)
     assert 0.65 < time.monotonic() - started < 1.5
     assert state.done == len(recorder.done()) > 100
+
+
+@pytest.mark.parametrize("mode", ["exact", "fast"])
+def test_the_plan_follows_the_pace(job: Job, mode: str) -> None:
+    """Changing tables takes longer than looking at them, which is all that is measured before."""
+    recorder = Recorder(50, seconds=0.001, changing=0.003)
+    started = time.monotonic()
+    state = run(recorder, replace(job, seconds=2.0), mode=mode)
+    assert 1.3 < time.monotonic() - started < 2.6
+    assert state.done == state.planned == len(recorder.done())
+    rates = [rate for _, _, rate in recorder.done()]
+    assert rates[-1] < 0.2 * rates[0], "the rate has fallen as if the plan had been known"
+
+
+def test_measuring_the_pace_changes_no_bit(job: Job) -> None:
+    recipe = recipe_of()
+    blocks = WordBlocks(recipe, job.text, 3)
+    for table in blocks.tables:
+        table.used[:] = np.random.default_rng(5).normal(size=table.used.size)
+    before = [table.used.tobytes() for table in blocks.tables]
+    with ThreadPoolExecutor(2) as threads:
+        loop._Exact(blocks, threads, 2)(range(20), lambda number: 0.0)
+    assert [table.used.tobytes() for table in blocks.tables] == before
+
+
+def test_a_run_that_goes_on_has_what_is_left_of_its_time(job: Job) -> None:
+    keeper = Memory()
+    keeper.states = [({"table0": Recorder(50).tables[0].used}, vars(Progress(done=64, planned=500, seconds=1.9)))]
+    started = time.monotonic()
+    run(Recorder(50, seconds=0.002), replace(job, seconds=2.0, keeper=keeper))
+    assert time.monotonic() - started < 0.6
 
 
 def test_a_budget_of_time_is_kept_by_real_blocks(job: Job) -> None:

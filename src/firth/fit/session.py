@@ -116,7 +116,8 @@ class Session:
             advance(self.state.tokens)
             shares = self.share(_RECORDS), self.share(self.validations)
             for step in self._steps(supply):
-                advance(step.tokens, f"loss {step.loss:.3f}")
+                total = self.plan.total * self.state.tokens / self.plan.amount(self.state)
+                advance(step.tokens, f"loss {step.loss:.3f}", total)
                 before, shares = shares, (self.share(_RECORDS), self.share(self.validations))
                 if shares != before:
                     self._record(step, validated=shares[1] != before[1])

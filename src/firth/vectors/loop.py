@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -90,6 +91,8 @@ class Progress:
     """The mean loss of an example in each pass over the text."""
     loss: float = 0.0
     examples: int = 0
+    seconds: float = 0.0
+    """That it has learnt, those before it was interrupted included."""
 
 
 def block_size(mode: Mode, words: int) -> int:
@@ -106,16 +109,19 @@ def run_loop(blocks: Blocks, recipe: SteppedRecipe, rate: float, job: Job) -> Pr
     with ThreadPoolExecutor(job.threads) as threads:
         worker = _Exact(blocks, threads, job.threads) if recipe.mode == "exact" else _Fast(blocks, threads)
         state = _resume(blocks, job) or Progress(planned=_plan_length(blocks, recipe, job, worker))
-        per_block = blocks.words / blocks.blocks
+        per_block, began = blocks.words / blocks.blocks, time.monotonic() - state.seconds
         with progress("learning", state.planned * per_block, "words") as advance, patience() as interrupted:
             advance(state.done * per_block)
             while state.done < state.planned:
                 numbers = range(state.done, min(_next_stop(state.done, blocks.blocks), state.planned))
                 for loss, examples in worker(numbers, lambda number: _rate(rate, number, state.planned)):
                     state.loss, state.examples = state.loss + loss, state.examples + examples
-                state.done = numbers.stop
+                state.done, state.seconds = numbers.stop, time.monotonic() - began
+                if job.seconds is not None:  # the plan follows the pace: steps without a rate could not quite tell it
+                    state.planned = max(state.done, _affordable(job.seconds, state.seconds / state.done))
                 job.text.let_go()
-                advance(len(numbers) * per_block, f"loss {state.loss / max(state.examples, 1):.4f}")
+                remark = f"loss {state.loss / max(state.examples, 1):.4f}"
+                advance(len(numbers) * per_block, remark, state.planned * per_block)
                 stop, ended = interrupted(), state.done % blocks.blocks == 0 or state.done == state.planned
                 keeps = _is_to_be_kept(state, job, stop)
                 _check(blocks.tables if ended or keeps else (), state, job)  # whole tables: too much for each segment
@@ -155,12 +161,21 @@ def _plan_length(blocks: Blocks, recipe: SteppedRecipe, job: Job, worker: Callab
     started, done = time.monotonic(), 0
     worker(range(LANES), lambda number: 0.0)  # compiles
     started = time.monotonic()
-    while time.monotonic() - started < min(_CALIBRATION, 0.1 * job.seconds):
+    while time.monotonic() - started < _calibration(job.seconds):
         numbers = range(done, done + LANES)
         worker(numbers, lambda number: 0.0)  # a rate of zero changes nothing
         done += LANES
-    pace = (time.monotonic() - started) / max(done, 1)
-    return max(1, int(_SHARE * job.seconds / pace))
+    return max(1, _affordable(job.seconds, (time.monotonic() - started) / max(done, 1)))
+
+
+def _calibration(seconds: float) -> float:
+    """How long of a budget of time the pace is measured."""
+    return min(_CALIBRATION, 0.1 * seconds)
+
+
+def _affordable(seconds: float, pace: float) -> int:
+    """How many blocks a budget of time allows if each takes `pace` seconds."""
+    return int((_SHARE * seconds - _calibration(seconds)) / pace)
 
 
 def _check(tables: Sequence[Table], state: Progress, job: Job) -> None:
@@ -220,11 +235,12 @@ class _Exact:
     def _round(self, numbers: range, rate: float) -> list[tuple[float, int]]:
         lanes = self.lanes[: len(numbers)]
         found = list(self.threads.map(lambda lane, number: lane.learn(number, rate), lanes, numbers))
-        if rate > 0:  # else nothing has changed
-            list(self.threads.map(lambda part: self._merge(lanes, part, rate), range(self.count)))
+        # Without a rate it is only for the time: lanes that are merged one by one leave all as it was, to the last bit.
+        for together in [lanes] if rate > 0 else [[lane] for lane in lanes]:
+            list(self.threads.map(partial(self._merge, together, rate), range(self.count)))
         return found
 
-    def _merge(self, lanes: Sequence[_Lane], part: int, rate: float) -> None:
+    def _merge(self, lanes: Sequence[_Lane], rate: float, part: int) -> None:
         for number, table in enumerate(self.blocks.tables):
             sums, pull = (self.touching[number], self.places[number]), rate * table.pull
             each = [(lane.touched[number], lane.counts[number], lane) for lane in lanes]
