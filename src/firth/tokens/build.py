@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firth.cores import cores
+from firth.cores import in_order
 from firth.errors import CorpusError, StoreError
 from firth.files import cache_folder, digest_bytes, draft_folder, sync, sync_all, write_file, writing
 from firth.progress import progress
@@ -28,7 +28,7 @@ from firth.tokens.store import FORMAT, TokenStore, id_type
 from firth.tokens.store_writer import StoreWriter
 from firth.tokens.tokenizer import Tokenizer
 from firth.tokens.train import dictionary_of, learn_tokenizer, settle_recipe
-from firth.tokens.workers import in_order, run_job, told
+from firth.tokens.workers import run_job, told
 
 Sentences = Iterable[tuple[Encoded, npt.NDArray[np.bool_]]]
 """The tokens of each block, and which of its sentences begin documents."""
@@ -76,7 +76,7 @@ def open_tokens(recipe: TokenizerRecipe, corpus: Corpus, threads: int | None = N
         if store is None:
             tokens = _encode_chunks(numbering, tokenizer, threads)
             blocks = zip(spool, map(len, opens), strict=True)
-            encoded = in_order(lambda block: tokens.emit(*block), blocks, cores(threads))
+            encoded = in_order(lambda block: tokens.emit(*block), blocks, threads)
             store = _write(_stores(), tokenizer, text, zip(encoded, opens, strict=True))
             write_file(key, store.digest.encode())
     recall.keep(tokenizer, store)

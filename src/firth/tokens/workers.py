@@ -17,13 +17,11 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
-from typing import IO, BinaryIO, Protocol, TypeVar
+from typing import IO, BinaryIO, Protocol
 
-from firth.cores import cores
+from firth.cores import cores, in_order
 from firth.errors import FirthError, WorkerError
 from firth.text.layout import Block
 from firth.tokens.jobs import JOBS, Job, Reply, Setup
@@ -31,9 +29,6 @@ from firth.tokens.jobs import JOBS, Job, Reply, Setup
 _SMALL = 3  # blocks that are not worth starting workers for
 _SAMPLE = 1 << 16  # bytes of a block that tell whether it is Chinese
 _HAN_BYTE = re.compile(rb"[\xe3-\xe9]")
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def run_job(setup: Setup, blocks: Iterable[Block], threads: int | None = None) -> Iterator[Reply]:
@@ -65,25 +60,6 @@ def run_job(setup: Setup, blocks: Iterable[Block], threads: int | None = None) -
     finally:
         for worker in workers:
             worker.stop()
-
-
-def in_order(handle: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
-    """`map` by several threads, a few items ahead of whoever takes the results.
-
-    >>> list(in_order(abs, [-1, 2, -3], threads=2))
-    [1, 2, 3]
-    """
-    executor = ThreadPoolExecutor(threads)
-    try:
-        pending: deque[Future[Result]] = deque()
-        for item in items:
-            pending.append(executor.submit(handle, item))
-            if len(pending) > 2 * threads:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        executor.shutdown(wait=False, cancel_futures=True)  # whoever stops early need not wait for the rest
 
 
 def told(blocks: Iterable[Block], advance: Callable[[float], None]) -> Iterator[Block]:

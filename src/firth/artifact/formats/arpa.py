@@ -10,7 +10,7 @@ import numpy as np
 from firth.artifact.formats import _arpa_reading_kernels as kernels
 from firth.artifact.formats.arpa_reading import Arpa, read_arpa
 from firth.artifact.formats.arpa_writing import write_arpa
-from firth.artifact.formats.ordered import in_order
+from firth.cores import in_order
 from firth.errors import ArtifactError
 from firth.progress import progress
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from firth.artifact.formats import _arpa_reading_kernels as kernels
 from firth.artifact.formats.arpa_source import Block, Source, open_source
 from firth.artifact.formats.arpa_writing import NAMES, UNKNOWN_AS_WELL
-from firth.artifact.formats.ordered import in_order
+from firth.cores import in_order
 from firth.counts.links import find_links
 from firth.counts.trie import Trie
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.artifact.formats import _arpa_writing_kernels as kernels
-from firth.artifact.formats.ordered import in_order
+from firth.cores import in_order
 from firth.counts.trie import Trie
 from firth.errors import OutputError
 from firth.files import new_file

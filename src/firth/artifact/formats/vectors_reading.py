@@ -15,8 +15,8 @@ from firth.artifact.formats import _vector_file_kernels as kernels
 from firth.artifact.formats.arpa_reading import show
 from firth.artifact.formats.arpa_source import Block
 from firth.artifact.formats.fasttext_file import MAGIC
-from firth.artifact.formats.ordered import in_order
 from firth.artifact.formats.vector_source import MOST_COLUMNS, MOST_WORDS, Shape, Source, first_infinite, open_source
+from firth.cores import in_order
 from firth.tokens.recipe import TokenizerRecipe
 from firth.vectors.text import FIRST_WORD
 

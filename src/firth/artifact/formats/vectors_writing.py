@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from firth.artifact.formats import _vector_file_kernels as kernels
 from firth.artifact.formats.arpa_writing import SPACE_MARK
-from firth.artifact.formats.ordered import in_order
 from firth.artifact.formats.vector_source import first_infinite
+from firth.cores import in_order
 from firth.errors import OutputError
 from firth.files import new_file
 from firth.progress import progress
