@@ -17,9 +17,9 @@ from firth.artifact.formats import export_model
 from firth.artifact.formats.huggingface import import_huggingface, read_model
 from firth.artifact.models import load
 from firth.errors import AbilityError
-from firth.tasks.frame import Marks
+from firth.tasks.frame import NO_MARKS, Marks
 from firth.tasks.model import TaskModel
-from firth.tokens.tokenizer import BOS, EOS
+from firth.tokens.tokenizer import BOS, EOS, MASK
 from tests.artifact.formats.small_tasks import task_model
 from tests.artifact.formats.small_transformers import THEIR_TOKENIZERS, foreign, tokenizer_of
 from tests.command import firth
@@ -105,17 +105,27 @@ def test_how_robertas_read_pairs(tmp_path: Path) -> None:
         assert np.allclose(our_chances(model, PAIRS), expected, rtol=0, atol=1e-6), name
 
 
-def test_causal_models_from_elsewhere_are_told_to_differ(tmp_path: Path) -> None:
-    tokenizer = THEIR_TOKENIZERS["gpt2"]()
-    sizes = {"n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 28, "vocab_size": len(tokenizer)}
-    config = transformers.AutoConfig.for_model("gpt2", **sizes)
-    transformers.AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path / "theirs")
-    tokenizer.save_pretrained(tmp_path / "theirs")
-    done = firth("import", "huggingface", tmp_path / "theirs", "-o", tmp_path / "ours")
-    assert done.code == 0, done.err
-    assert "it may say other things than in transformers" in done.err
-    export_model(task_model("gpt2", "classify"), "huggingface", tmp_path / "own")
-    assert not firth("import", "huggingface", tmp_path / "own", "-o", tmp_path / "back").err
+@pytest.mark.parametrize("kind", ["gpt2", "openai-gpt"])
+def test_causal_models_from_elsewhere_read_texts_without_marks(kind: str, tmp_path: Path) -> None:
+    """Ours have marks around texts; theirs had none when they were fine-tuned."""
+    fine_tuned(kind, tmp_path / "theirs", NLI, n_layer=2, n_head=2, n_embd=16, n_positions=40)
+    import_huggingface(tmp_path / "theirs", tmp_path / "ours")
+    model = load(tmp_path / "ours")
+    assert model.frame.marks[:3] == NO_MARKS[:3]
+    expected = their_chances(tmp_path / "theirs", PAIRS)
+    assert np.allclose(our_chances(model, PAIRS), expected, rtol=0, atol=1e-6)
+    assert np.ptp(expected, axis=0).max() > 0.01, "texts matter"
+    assert model.predict([("", "")])[0]["label"] in NLI.values()
+    export_model(model, "huggingface", tmp_path / "again")
+    assert np.allclose(their_chances(tmp_path / "again", PAIRS), expected, rtol=0, atol=1e-6)
+
+
+def test_our_own_causal_models_keep_their_marks(tmp_path: Path) -> None:
+    model = task_model("gpt2", "pair")
+    export_model(model, "huggingface", tmp_path / "own")
+    back = read_model(tmp_path / "own")
+    assert back.frame.marks == model.frame.marks == Marks((BOS,), (MASK,), (EOS,), 0)
+    assert np.allclose(our_chances(back, PAIRS), our_chances(model, PAIRS), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "albert"])

@@ -31,6 +31,9 @@ class Marks(NamedTuple):
     """The segment of the second text."""
 
 
+NO_MARKS = Marks((), (), (), 0)
+
+
 def usual_marks(recipe: NetRecipe) -> Marks:
     """Those that a network gets if nobody else has taught it others.
 
@@ -127,6 +130,7 @@ class Frame:
         before, between, end, kind = self.marks
         parts = [before, first[: lengths[0]], *([] if second is None else [between, second[: lengths[1]]]), end]
         ids = np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
+        ids = ids if ids.size else np.array([EOS])  # an empty text without marks is still to be read
         begins = (len(before), 0 if second is None else len(before) + lengths[0] + len(between))
         segments = None
         if self.segments:

@@ -122,7 +122,7 @@ def read_parts(path: Path, task: str | None = None) -> Imported:
         kind,
         len(weights.state["embedding.tokens.weight"]),
         stored.tokenizer if stored else None,
-        usual_marks(weights.recipe),
+        None if kind.causal and head is None else usual_marks(weights.recipe),
     )
     network, state = choose_rows(weights.recipe.with_tokenizer(tokenizer.recipe), weights.state, order)
     recipe = network if head is None else read_task(folder.config, head, network)
@@ -136,11 +136,6 @@ def read_parts(path: Path, task: str | None = None) -> Imported:
     arrays["counts"] = np.zeros(len(tokenizer), dtype=np.int64)  # how often tokens occurred is not told
     arrays["spelling"] = Spelling.train(tokenizer.vocabulary[MASK + 1 :]).counts
     report |= _remarks(head, weights, folder.sentences)
-    if head is not None and kind.causal and stored is None:
-        note(
-            "the model has not learnt the marks that Firth puts around texts for causal models, so it may say other "
-            "things than in transformers: fine-tune it further."
-        )
     return Imported(recipe, tokenizer, arrays, report, _digest(folder.weights))
 
 

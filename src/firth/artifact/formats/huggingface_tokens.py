@@ -13,7 +13,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from firth.artifact.formats.huggingface_config import Config, Kind
 from firth.errors import AbilityError, ArtifactError
 from firth.nets.recipe import NetRecipe
-from firth.tasks.frame import Marks, told_marks, usual_marks
+from firth.tasks.frame import NO_MARKS, Marks, told_marks, usual_marks
 from firth.tokens.encoder import Encoder
 from firth.tokens.recipe import TokenizerRecipe, TokenModel
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
@@ -115,7 +115,7 @@ def import_tokenizer(
     """Our tokenizer of a tokenizer.json, whose model has so many rows; special tokens get the ids 0 to 4.
 
     `settings` say which tokens are special; `known` is the recipe if Firth wrote the file. The rule for special tokens
-    is kept if it is told and not the `usual` one of a masked network.
+    is kept if it is not the `usual` one of such a network; causal language models have none to be kept.
     """
     backend = _read(data)
     backend.no_padding()
@@ -146,15 +146,14 @@ def import_tokenizer(
     tokenizer = Tokenizer(text.encode(), recipe)
     _probe(tokenizer)
     order = [ids[token] if token is not None else -1 for token in [*specials, *rest]]
-    if usual is not None and not kind.causal:
-        tokenizer = _with_rule(tokenizer, told_marks(backend), order, usual)
+    told = told_marks(backend) or (NO_MARKS if kind.causal else None)
+    if usual is not None and told is not None:
+        tokenizer = _with_rule(tokenizer, told, order, usual)
     return Foreign(tokenizer, order)
 
 
-def _with_rule(tokenizer: Tokenizer, told: Marks | None, order: Sequence[int], usual: Marks) -> Tokenizer:
+def _with_rule(tokenizer: Tokenizer, told: Marks, order: Sequence[int], usual: Marks) -> Tokenizer:
     """The tokenizer with the rule that it came with, in its own ids, unless that is the usual one."""
-    if told is None:
-        return tokenizer
     before, between, end = (tuple(order.index(number) for number in part) for part in told[:3])
     marks = Marks(before, between, end, told.second)
     if marks == usual:
