@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
 
 import pytest
 
 from firth.errors import BudgetError
-from firth.fit import preflight
+from firth.fit import preflight, settle
 from firth.fit.budget import Budget
-from firth.fit.loop import Plan
+from firth.fit.loop import Plan, take_step
 from firth.fit.preflight import Pace, Watch, describe, expected_memory, make_plan, measure
 from firth.nets.recipe import OutputRecipe
 from tests.fit.small_nets import learn, make_run, masked, open_small, parameters, same, small
@@ -53,12 +54,18 @@ def test_plans_for_tokens_operations_and_passes() -> None:
     assert planned("5ktok", short=0.25)[0].short == 1250
 
 
-def test_a_run_without_a_budget_takes_ten_minutes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_a_budget_is_ten_minutes_of_an_ordinary_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of this one: the plan must not depend on what else it does just now."""
     monkeypatch.setattr(preflight, "_LONGEST", 0.1)
-    plan, pace = planned(None, epochs=1_000_000)
-    assert plan.tokens == round(600 * pace.speed)
-    session = open_small(small(epochs=1_000_000), make_run(budget="1tok"))
-    asked = make_plan(session.learner, session.batches, session.recipe, None, 0, limit=False)[0]
+    plans = []
+    for slow in (False, True):
+        if slow:
+            monkeypatch.setattr(preflight, "take_step", lambda *given: (time.sleep(0.05), take_step(*given))[1])
+        session = open_small(small(epochs=1_000_000), make_run(budget=None))
+        plans.append(session.plan.total)
+    work = settle.work_for_token(session.recipe, len(session.vocabulary))
+    assert plans == [600 / (work / settle._FLOPS + settle._OVERHEAD)] * 2
+    asked = make_plan(session.learner, session.batches, session.recipe, None, 0)[0]
     assert asked.total == 1_000_000 * session.batches.tokens
 
 

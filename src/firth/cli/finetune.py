@@ -37,7 +37,7 @@ def finetune(
         bool, typer.Option("--task-text", help="Go on pre-training with the text of the examples, too.")
     ] = False,
     budget: Annotated[
-        str | None, typer.Option("--budget", help="Of each such stage: 20s, 10min, 300ktok; else ten minutes at most.")
+        str | None, typer.Option("--budget", help="Of each such stage: 20s, 10min, 300ktok; else about ten minutes.")
     ] = None,
     search: Annotated[
         bool, typer.Option("--search", help="Try 18 rates, batches and passes, and keep the best on the dev examples.")

@@ -241,7 +241,7 @@ class Tuned:
         if kept is not None:
             session.take_up(*kept)
         else:
-            session.plan, pace = make_plan(learner, self.batches, learning, None, tuning.seed, limit=False)
+            session.plan, pace = make_plan(learner, self.batches, learning, None, tuning.seed)
             note(describe(session.plan, pace, learner, self.batches.tokens))
             session.keep()
         return session

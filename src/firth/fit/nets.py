@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -136,13 +137,15 @@ def _examine(learner: Learner, parts: Sequence[Batch]) -> dict[str, Any]:
 
 def _plan(session: Session, run: Run) -> None:
     """Measures and plans."""
-    limit = settle.is_free(run.settings, "learning.epochs")
+    recipe, batches, most = session.recipe, session.batches, math.inf
+    if settle.is_free(run.settings, "learning.epochs"):
+        most = settle.tokens_within(recipe, len(session.vocabulary), None, batches.tokens)
     session.plan, pace = make_plan(
-        session.learner, session.batches, session.recipe, run.budget, run.seed, limit=limit, spent=session.elapsed
+        session.learner, batches, recipe, run.budget, run.seed, most=most, spent=session.elapsed
     )
-    note(describe(session.plan, pace, session.learner, session.batches.tokens))
-    if run.budget is None and session.plan.tokens < session.recipe.learning.epochs * session.batches.tokens:
-        note("that is what ten minutes allow: give a --budget for more")
+    note(describe(session.plan, pace, session.learner, batches.tokens))
+    if run.budget is None and session.plan.tokens < recipe.learning.epochs * batches.tokens:
+        note("that is what an ordinary machine does in ten minutes: give a --budget for more")
 
 
 def _keeper(recipe: NetRecipe, run: Run, store: TokenStore, valid: TokenStore | None) -> Checkpoints | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import resource
 import sys
 import time
@@ -16,7 +17,6 @@ from firth.errors import BudgetError
 from firth.fit.budget import Budget
 from firth.fit.loop import AHEAD, Learner, Plan, Source, State, ahead, supplies, take_step
 from firth.fit.optimisers import make_optimiser
-from firth.fit.settle import DEFAULT_SECONDS
 from firth.nets.recipe import NetRecipe
 
 _LONGEST = 20.0  # seconds of measuring
@@ -50,16 +50,16 @@ def make_plan(
     budget: Budget | None,
     seed: int,
     *,
-    limit: bool = True,
+    most: float = math.inf,
     spent: float = 0.0,
 ) -> tuple[Plan, Pace]:
     """How much is to be learnt, by the budget or the passes that the recipe asks for, and the pace that was measured.
 
-    Without a budget, and with `limit`, at most as much as ten minutes allow; `spent` seconds are gone already. The
-    learner is left as it was.
+    Without a budget it is `most` tokens at most, so that the plan is the same on every machine; of a budget of time
+    `spent` seconds are gone already. The learner is left as it was.
     """
     began = time.monotonic() - spent
-    whole = recipe.learning.epochs * batches.tokens
+    whole = min(recipe.learning.epochs * batches.tokens, most)
 
     def wanted(pace: Pace) -> float:
         """Tokens, where time does not decide."""
@@ -80,8 +80,6 @@ def make_plan(
     tokens = wanted(pace)
     if budget is not None and budget.seconds is not None:
         tokens = max(pace.speed * (_AIM * budget.seconds - (time.monotonic() - began)), 1.0)
-    elif budget is None and limit:
-        tokens = min(tokens, pace.speed * DEFAULT_SECONDS)
     plan = Plan("tokens", tokens, round(tokens), seconds=budget.seconds if budget else None)
     if budget is not None and budget.flops is not None:
         plan.unit, plan.total = "flops", budget.flops

@@ -27,7 +27,7 @@ SIZED = ("embedding.width", "encoder.layers", "encoder.width", "encoder.inner", 
 PER_PARAMETER = 5
 """Tokens that a network must be able to learn from for each of its parameters, or a smaller one is better."""
 DEFAULT_SECONDS = 600.0
-"""How long a run without a budget may take at most."""
+"""How long a run without a budget takes at most on an ordinary machine."""
 _VOCABULARIES = ((1e6, 4_000), (10e6, 8_000), (200e6, 16_000))
 """Bytes of text below which so many pieces are enough."""
 _PIECES = ("bpe", "byte-bpe", "wordpiece", "pieces")
