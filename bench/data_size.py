@@ -47,21 +47,21 @@ class Line(NamedTuple):
 KINDS = (
     Line("skip-gram", "skipgram", 30_000),
     Line("GloVe", "glove", 30_000),
-    Line("ELMo", "elmo", 7_000),
-    Line("BERT", "bert", 7_500),
+    Line("ELMo", "elmo", 12_000),
+    Line("BERT", "bert", 22_000),
 )
 STRATEGIES = (
     Line("skip-gram, full", "skipgram", 30_000),
     Line("skip-gram, frozen", "skipgram", 30_000, ("--strategy", "frozen")),
-    Line("BERT, full", "bert", 7_500),
-    Line("BERT, frozen", "bert", 20_000, ("--strategy", "frozen")),
-    Line("BERT, features", "bert", 12_000, ("--strategy", "features")),
+    Line("BERT, full", "bert", 22_000),
+    Line("BERT, frozen", "bert", 40_000, ("--strategy", "frozen")),
+    Line("BERT, features", "bert", 20_000, ("--strategy", "features")),
 )
 STAGES = (
-    Line("BERT", "bert", 7_500),
-    Line("BERT, TAPT", "bert", 7_500, stages=("task",)),
-    Line("BERT, DAPT", "bert", 7_500, stages=("domain",)),
-    Line("BERT, DAPT and TAPT", "bert", 7_500, stages=("domain", "task")),
+    Line("BERT", "bert", 22_000),
+    Line("BERT, TAPT", "bert", 22_000, stages=("task",)),
+    Line("BERT, DAPT", "bert", 22_000, stages=("domain",)),
+    Line("BERT, DAPT and TAPT", "bert", 22_000, stages=("domain", "task")),
 )
 PARTS = {"kinds": KINDS, "strategies": STRATEGIES, "stages": STAGES}
 TITLES = {

@@ -68,6 +68,7 @@ class Recorder:
     def __init__(self, blocks: int, work: float = 1.0, seconds: float = 0.0, changing: float = 0.0) -> None:
         self.tables = (zeros(3, 2, 3 * LANES),)
         self.blocks, self.words, self.work, self.seconds = blocks, 100 * blocks, work, seconds
+        self.calm = math.inf
         self.changing = changing  # seconds more that a block takes with a rate
         self.asked: list[tuple[int, int, float]] = []
 
@@ -290,6 +291,32 @@ def test_the_rate_falls_in_a_straight_line(job: Job) -> None:
     assert [(epoch, block) for epoch, block, _ in recorder.done()] == list(itertools.product(range(3), range(50)))
     rates = [rate for _, _, rate in recorder.done()]
     assert rates == pytest.approx(0.5 * (1 - np.arange(150) / 150))
+
+
+def test_long_rows_learn_at_a_lower_rate(job: Job) -> None:
+    recorder = Recorder(50)
+    recorder.calm = 1.2
+    recorder.tables[0].matrix()[:] = [[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]]  # a mean square of 2
+    run(recorder, replace(job, threads=2), rate=0.8)
+    rates = [rate for _, _, rate in recorder.done()]
+    assert rates == pytest.approx(np.minimum(0.8 * (1 - np.arange(150) / 150), 0.6))
+
+
+@pytest.mark.parametrize("mode", ["exact", "fast"])
+def test_many_passes_do_not_end_in_noise(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows grow from pass to pass, until steps that were small at first throw them about."""
+    rng = np.random.default_rng(1)
+    topics = rng.integers(0, 20, 400)
+    sentences = [" ".join(f"w{topic}_{int(40 * rng.random() ** 2)}" for _ in range(12)) for topic in topics]
+    job = job_of(read_corpus([sentences], layout="lines"), seed=3)
+    recipe = recipe_of(mode=mode, epochs=60, learning_rate=0.3, subsample=0.0, dimension=50)
+    losses = train_word2vec(recipe, job).metrics["losses"]
+    assert losses[-1] < losses[20] < losses[0]
+    with pytest.raises(TrainingError, match="without bound"):
+        train_word2vec(replace(recipe, learning_rate=0.6), job)
+    monkeypatch.setattr(WordBlocks, "calm", math.inf)
+    with pytest.raises(TrainingError, match="without bound"):
+        train_word2vec(recipe, job)
 
 
 def test_a_round_of_exact_mode_has_the_rate_of_its_first_block(job: Job) -> None:

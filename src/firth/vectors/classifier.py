@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -136,6 +137,8 @@ class _Content:
 class TextBlocks:
     """Labelled texts in blocks, in another order in each pass."""
 
+    calm = math.inf
+
     def __init__(
         self, recipe: ClassifierRecipe, text: TrainingText, labels: npt.NDArray[np.int32], names: int, seed: int
     ) -> None:
@@ -223,6 +226,8 @@ class TextBlocks:
 
 class _Ahead:
     """The same blocks, planned by other threads while one learns."""
+
+    calm = math.inf
 
     def __init__(self, blocks: TextBlocks, threads: ThreadPoolExecutor) -> None:
         self.tables, self.blocks, self.words, self.work = blocks.tables, blocks.blocks, blocks.words, blocks.work

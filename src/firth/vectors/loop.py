@@ -24,7 +24,7 @@ from firth.progress import patience, progress
 from firth.vectors._exact_kernels import clear_places, copy_rows, count_lanes, localise, merge_rows
 from firth.vectors.job import Job
 from firth.vectors.recipe import Mode, SteppedRecipe
-from firth.vectors.tables import Table
+from firth.vectors.tables import Table, mean_square
 
 LANES = 4
 """Blocks that are learnt from at a time in exact mode: more threads than that are of no use to it."""
@@ -65,6 +65,8 @@ class Blocks(Protocol):
     """In one pass over the text."""
     words: int
     """In one pass over the text."""
+    calm: float
+    """What the rate times the mean squared length of rows may be at most, or steps overshoot ever further."""
 
     @property
     def work(self) -> float:
@@ -114,7 +116,9 @@ def run_loop(blocks: Blocks, recipe: SteppedRecipe, rate: float, job: Job) -> Pr
             advance(state.done * per_block)
             while state.done < state.planned:
                 numbers = range(state.done, min(_next_stop(state.done, blocks.blocks), state.planned))
-                for loss, examples in worker(numbers, lambda number: _rate(rate, number, state.planned)):
+                most = _most_rate(blocks)
+                _check((), state, job, bounded=most > _LEAST_RATE * rate)
+                for loss, examples in worker(numbers, partial(_rate, rate, most, state.planned)):
                     state.loss, state.examples = state.loss + loss, state.examples + examples
                 state.done, state.seconds = numbers.stop, time.monotonic() - began
                 if job.seconds is not None:  # the plan follows the pace: steps without a rate could not quite tell it
@@ -145,8 +149,19 @@ def _next_stop(done: int, blocks: int) -> int:
     return min((done // _SEGMENT + 1) * _SEGMENT, (done // blocks + 1) * blocks)
 
 
-def _rate(first: float, number: int, planned: int) -> float:
-    return first * max(1 - number / planned, _LEAST_RATE)
+def _rate(first: float, most: float, planned: int, number: int) -> float:
+    return min(first * max(1 - number / planned, _LEAST_RATE), most)
+
+
+def _most_rate(blocks: Blocks) -> float:
+    """The highest rate with which learning is calm.
+
+    A step moves a score by about the rate times the squared lengths of its rows, and lengths grow without end: at some
+    time steps would leave rows further from where they should be than they were.
+    """
+    if math.isinf(blocks.calm):
+        return math.inf
+    return blocks.calm / max(mean_square(blocks.tables), 1e-9)
 
 
 def _plan_length(blocks: Blocks, recipe: SteppedRecipe, job: Job, worker: Callable[..., Any]) -> int:
@@ -178,9 +193,9 @@ def _affordable(seconds: float, pace: float) -> int:
     return int((_SHARE * seconds - _calibration(seconds)) / pace)
 
 
-def _check(tables: Sequence[Table], state: Progress, job: Job) -> None:
-    """Raises `TrainingError` if the loss or a number of the tables is infinite or none at all."""
-    if np.isfinite(state.loss) and all(np.isfinite(table.used.sum()) for table in tables):
+def _check(tables: Sequence[Table], state: Progress, job: Job, *, bounded: bool = True) -> None:
+    """Raises `TrainingError` if the loss or a number of the tables is infinite or none at all, or all are huge."""
+    if bounded and np.isfinite(state.loss) and all(np.isfinite(table.used.sum()) for table in tables):
         return
     kept = (
         "what was kept last, if anything, is in its checkpoint: go on with --resume and"

@@ -8,6 +8,7 @@ of them side by side (dm with concat). Windows stay within the document. Noise w
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -163,6 +164,8 @@ class ParagraphBlocks:
     Blocks end where documents do; only documents longer than a block are cut. Parts of one may be learnt from beside
     each other, all from the same start: then each brings back only its share.
     """
+
+    calm = math.inf
 
     def __init__(self, recipe: ParagraphRecipe, text: TrainingText, seed: int) -> None:
         self.recipe, self.text, self.seed = recipe, text, seed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from firth.vectors._tiles import WIDTH
 
 _LINE = 16  # numbers in a line of cache
+_SAMPLE = 500  # rows, at least where there are so many
 _TOGETHER = 1 << 12  # rows that are worked on at once
 _STREAM = 1 << 16  # rows that one stream of random numbers is for
 Flat = npt.NDArray[np.float32]
@@ -80,6 +82,16 @@ def from_matrix(matrix: npt.NDArray[np.float32], spare: int = 0) -> Table:
     table = zeros(matrix.shape[0], matrix.shape[1], spare)
     table.matrix()[:] = matrix
     return table
+
+
+def mean_square(tables: Sequence[Table]) -> float:
+    """The mean squared length of rows, about: of some rows here and there.
+
+    >>> mean_square([from_matrix(np.full((3, 4), 2, dtype=np.float32)), zeros(9, 4)])
+    8.0
+    """
+    parts = [table.matrix()[:: max(1, table.rows // _SAMPLE)] for table in tables]
+    return float(np.mean([np.square(part, dtype=np.float64).sum(1).mean() for part in parts]))
 
 
 def random_table(rows: int, dimension: int, seed: int, first: int = 0, spare: int = 0) -> Table:

@@ -24,6 +24,7 @@ from firth.vectors.subwords import SubwordModel, restore_subwords, subword_rows
 from firth.vectors.tables import Table, random_table, zeros
 from firth.vectors.text import FIRST_WORD, TrainingText
 
+_CALM = 0.5  # tried: from about 1.2 on the loss rises, from 0.7 on it jumps about
 _LONGEST = 1000  # words of a sentence that are looked at together
 _PULLS = {"skipgram": 1.0, "cbow": 0.1}
 """Of outputs: in a window of skip-gram they learn from each word around, in one of CBOW only once."""
@@ -104,6 +105,8 @@ class _Content:
 
 class WordBlocks:
     """A text in blocks, to learn the vectors of its words."""
+
+    calm = _CALM
 
     def __init__(self, recipe: Word2vecRecipe, text: TrainingText, seed: int, start: VectorModel | None = None) -> None:
         assert isinstance(recipe.negatives, int)
