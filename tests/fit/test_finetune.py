@@ -14,8 +14,9 @@ from firth.artifact.folder import open_artifact
 from firth.artifact.models import load
 from firth.errors import CorpusError, RecipeError
 from firth.fit import session as sessions
+from firth.fit import tuning
 from firth.fit.finetune import Tuned, finetune
-from firth.fit.tuning import depths, thawed
+from firth.fit.tuning import TaskBatches, depths, thawed
 from firth.fit.tuning_settle import settle_task
 from firth.tasks.examples import TextExample
 from tests.fit.small_nets import sentences, small, small_bert, text
@@ -143,6 +144,29 @@ def interrupted_in_second(steps: Any) -> Any:
         return steps(session, supply)
 
     return run
+
+
+def test_many_tokens_are_learnt_in_parts(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long examples do not all lie in memory together; what is learnt is the same."""
+    still = [f"{one}=0" for one in ("head.dropout", "network.embedding.dropout", "network.encoder.dropout")]
+    calm = [*TUNING, "learning.epochs=1", "learning.optimiser=sgd", *still, "network.encoder.attention_dropout=0"]
+    tune(model, tmp_path / "whole", settings=calm)
+    seen: list[int] = []
+    step = TaskBatches.step
+
+    def parted(batches: TaskBatches, *given: Any) -> Any:
+        parts, after = step(batches, *given)
+        seen.append(len(parts))
+        assert all(part.ids.numel() <= 2 * 60 for part in parts)
+        return parts, after
+
+    monkeypatch.setattr(tuning, "_TOGETHER", 60)
+    monkeypatch.setattr(TaskBatches, "step", parted)
+    tune(model, tmp_path / "parts", settings=calm)
+    assert max(seen) > 1
+    whole, parts = arrays(tmp_path / "whole"), arrays(tmp_path / "parts")
+    assert all(np.allclose(whole[name], parts[name], rtol=0, atol=1e-5) for name in whole)
+    assert any(not np.array_equal(whole[name], parts[name]) for name in whole)
 
 
 def test_new_parameters_are_other_ones(model: Path, tmp_path: Path) -> None:

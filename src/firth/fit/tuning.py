@@ -21,6 +21,7 @@ from firth.tasks.rows import Numbers, Row, pack
 from firth.tasks.task import Task
 from firth.tokens.language import FIRST_WORD
 
+_TOGETHER = 8_192  # tokens at most, about, that are in memory together: the gradients of parts are added up
 _ORDER = 0x7A5C  # what tells the order of examples from other random numbers
 
 
@@ -30,6 +31,7 @@ class TaskBatches:
     def __init__(self, readings: Sequence[Sequence[Row]], recipe: TaskRecipe, seed: int) -> None:
         self.readings = [rows for rows in readings if rows]
         self.recipe, self.seed = recipe, seed
+        self.sizes = np.array([sum(row.ids.size for row in rows) for rows in self.readings])
         self.split = 0
         self._order = lru_cache(maxsize=2)(self._shuffle)
         self.tokens = sum(int((row.ids >= FIRST_WORD).sum()) for rows in self.readings for row in rows)
@@ -39,10 +41,11 @@ class TaskBatches:
         return rng.permutation(len(self.readings))
 
     def step(self, cursor: Cursor, length: int | None = None) -> tuple[list[Batch], Cursor]:
-        """The examples of a step in `learning.accumulate` parts, and where the next begins."""
+        """The examples of a step in `learning.accumulate` parts or more, and where the next begins."""
         learning = self.recipe.learning
         chosen = self._order(cursor.epoch)[cursor.row : cursor.row + learning.batch]
-        parts = np.array_split(chosen, min(learning.accumulate, chosen.size))
+        needed = -(-int(self.sizes[chosen].sum()) // _TOGETHER)
+        parts = np.array_split(chosen, min(max(learning.accumulate, needed), chosen.size))
         batches = [pack([row for one in part for row in self.readings[one]], FIRST_WORD) for part in parts]
         after = Cursor(cursor.epoch, cursor.row + learning.batch)
         return batches, after if after.row < len(self.readings) else Cursor(cursor.epoch + 1, 0)
