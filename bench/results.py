@@ -167,7 +167,9 @@ def write(table: Table, results: dict[str, dict[str, list[dict[str, Any]]]], bro
         "chooses for that time, and then fine-tuned. A cell is the mean over "
         f"{table.seeds} seed{'s' * (table.seeds > 1)} on the dev part, ± half of the range, and the seconds of a "
         "fine-tuning with one thread. The dev part also decides which state is kept, so that scores are a little too "
-        "high, for all rows alike. The last row is a trivial baseline: the majority label, no entity or no answer.",
+        "high, for all rows alike. The last row is a trivial baseline: the majority label, no entity or no answer. The "
+        "span F1 of a reading comprehension is that of the best span where there is an answer, whether it was given or "
+        "not: with so few examples hardly any answer is sure enough to be given.",
         "",
         "The commands run in the folder that `-o` names. What lies there in `data/` are the real texts, and parts of "
         "the real sets: `python bench/task_data.py sst2 1000 FILE` writes one.",
@@ -199,7 +201,7 @@ def grid(
     lines = [
         "| | " + " | ".join(one.title for one in found) + " |",
         "|---|" + "---|" * len(found),
-        "| task, metric | " + " | ".join(f"{one.task}, {one.metric.replace('_', ' ')}" for one in found) + " |",
+        "| task, metric | " + " | ".join(f"{one.task}, {metrics_of(one)}" for one in found) + " |",
         "| dev examples | " + " | ".join(f"{held(one, table.bench):,}" for one in found) + " |",
         "| training examples at most, passes | "
         + " | ".join(f"{n:,}, {table.bench.passes or one.passes}" for n, one in zip(examples, found, strict=True))
@@ -218,9 +220,19 @@ def cell(results: Sequence[dict[str, Any]], found: Dataset, row: Row, notes: lis
     if failed or not results:
         notes.append(f"{len(notes) + 1}. {row.title}, {found.title}: {failed[0] if failed else 'not made'}")
         return f"– ({len(notes)})"
-    scores = [one["dev"][found.metric] for one in results]
-    spread = f" ± {(max(scores) - min(scores)) / 2:.3f}" if len(scores) > 1 else ""
-    return f"{statistics.mean(scores):.3f}{spread} ({statistics.mean(one['seconds'] for one in results):.0f} s)"
+    told = [spread([one["dev"][metric] for one in results]) for metric in (found.metric, found.also) if metric]
+    return f"{' / '.join(told)} ({statistics.mean(one['seconds'] for one in results):.0f} s)"
+
+
+def metrics_of(found: Dataset) -> str:
+    """Those that cells of a set tell."""
+    return " / ".join(one.replace("_", " ") for one in (found.metric, found.also) if one)
+
+
+def spread(scores: Sequence[float]) -> str:
+    """The mean, and half of the range."""
+    around = f" ± {(max(scores) - min(scores)) / 2:.3f}" if len(scores) > 1 else ""
+    return f"{statistics.mean(scores):.3f}{around}"
 
 
 def baseline(column: Sequence[Sequence[dict[str, Any]]], metric: str) -> str:

@@ -121,6 +121,10 @@ def test_a_page_tells_scores_and_what_failed(bench: task_data.Bench) -> None:
     assert "| trivial baseline | 0.400 | – |" in page
     assert "1. TF-IDF, linear, CoNLL-2003: cannot tag" in page
     assert "Left out: bert en: no text." in page
+    both = [{"dev": {"f1": 0.5, "span_f1": 0.25}, "seconds": 3.0}]
+    spans = results.write(table._replace(rows=["bert"], sets=["squad2"]), {"bert": {"squad2": both}}, {})
+    assert "| task, metric | span, f1 / span f1 |" in spans
+    assert "| BERT | 0.500 / 0.250 (3 s) |" in spans
     assert "firth finetune en/words classify --train data/sst2.train.1000.tsv --dev data/sst2.dev.tsv --seed 0" in page
 
 

@@ -15,8 +15,10 @@ from sklearn.preprocessing import MultiLabelBinarizer
 
 from firth.errors import CorpusError, RecipeError
 from firth.tasks.bootstrap import Sample, resamples, values
+from firth.tasks.examples import Answer, SpanExample
 from firth.tasks.metrics import label_table, length_breakdown, main_metric, measure
 from firth.tasks.metrics_labels import labels_sample, numbers_sample, sets_sample
+from firth.tasks.span import Span
 
 LABELS = ["neutral", "good", "bad", "odd"]
 
@@ -181,6 +183,17 @@ def test_spans_are_told_apart_by_whether_there_is_an_answer() -> None:
     assert found["has_answer"] == {"exact_match": 0.5, "f1": pytest.approx(5 / 6), "examples": 2}
     assert found["no_answer"] == {"exact_match": 0.5, "f1": 0.5, "examples": 2}
     assert "no_answer" not in measure("span", [["x"]], ["x"])
+
+
+def test_spans_that_were_too_unsure_to_be_given_are_measured_apart() -> None:
+    given = [((Answer("the cat", 0),), "", "cat"), ((Answer("a dog", 0),), "dog house", "dog house"), ((), "", "x")]
+    examples = [SpanExample("passage", "question", right) for right, _, _ in given]
+    answers = [{"answer": told, "span": span} for _, told, span in given]
+    found = Span.measure(None, examples, answers)  # type: ignore[arg-type]
+    assert found["f1"] == pytest.approx((0 + 2 / 3 + 1) / 3)
+    assert found["span_f1"] == pytest.approx((1 + 2 / 3) / 2)
+    assert found["span_f1_interval"][0] <= found["span_f1"] <= found["span_f1_interval"][1]
+    assert "span_f1" not in Span.measure(None, examples[2:], answers[2:])  # type: ignore[arg-type]
 
 
 def test_chinese_is_seen_or_said() -> None:

@@ -8,7 +8,8 @@
 | similarity | a number each                       | spearman, pearson                                                |
 | tag        | a tag for each word                 | entity_f1, precision, recall if there are entities; accuracy     |
 | segment    | a BIES tag for each character       | word_f1, precision, recall, accuracy                             |
-| span       | all right answers; an answer, or "" | f1, exact_match; both for questions with an answer and without   |
+| span       | all right answers; an answer, or "" | f1, exact_match; both for questions with an answer and without;  |
+|            |                                     | span_f1 of the best span where there is an answer, if it is told |
 | choice     | the number of a choice each         | accuracy                                                         |
 | generate   | a text each                         | chrf, bleu, rouge_l                                              |
 

@@ -130,7 +130,13 @@ class Span(Task):
         self, examples: Sequence[Example], answers: Sequence[Answer], seed: int = 0, samples: int = 1000
     ) -> dict[str, Any]:
         gold = [[one.text for one in cast(SpanExample, example).answers or ()] for example in examples]
-        return measure("span", gold, [one["answer"] for one in answers], seed=seed, samples=samples)
+        found = measure("span", gold, [one["answer"] for one in answers], seed=seed, samples=samples)
+        # A model that finds answers may still be too unsure to give any: how good are the spans it would give?
+        answerable = [(one, answer["span"]) for one, answer in zip(gold, answers, strict=True) if one]
+        if answerable:
+            apart = measure("span", *zip(*answerable, strict=True), seed=seed, samples=samples)
+            found |= {"span_f1": apart["f1"], "span_f1_interval": apart["f1_interval"]}
+        return found
 
 
 def answer_tokens(example: SpanExample, offsets: Numbers) -> tuple[int, int] | None:
