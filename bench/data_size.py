@@ -1,13 +1,14 @@
 """How many labelled examples does a model need? Makes docs/data-size.md and docs/data-size.svg.
 
     python bench/data_size.py [--quick] [-o FOLDER] [--minutes 15] [--seeds 2] [--only kinds,strategies,stages]
+                              [--with FILE.json]
 
 Skip-gram, GloVe, ELMo and BERT, each pre-trained for the same minutes on the same text, learn SST-2 (classify) and
 CoNLL-2003 (tag) from 100, 1,000, 10,000 and all examples. `strategies` compares what learns nothing below the head with
 what learns everything; `stages` goes on pre-training before that: with the text of the task's examples (TAPT), with
 text of its domain (DAPT, made once for all sizes), or both. Up to 1,000 examples the mean over the seeds counts, above
 that one run; scores are those on 1,000 dev examples at most. The folder is that of bench/results.py: models that are
-there are used, and results are kept.
+there are used, and results are kept. --with takes the numbers that an earlier run has written beside its page.
 """
 
 from __future__ import annotations
@@ -71,6 +72,10 @@ TITLES = {
 }
 
 
+Point = tuple[str, Line, int, int]
+"""A set, a line, a number of examples and a seed."""
+
+
 class Study(NamedTuple):
     """What is to be found out."""
 
@@ -82,8 +87,8 @@ class Study(NamedTuple):
     """The budget of each further stage of pre-training."""
 
     def sizes_of(self, part: str) -> Sequence[int]:
-        """More pre-training is for those who have few labelled examples: it is not tried with all of them."""
-        return self.sizes[:-1] if part == "stages" else self.sizes
+        """All examples there are, for kinds of models alone: what the others ask is for those who have few."""
+        return self.sizes if part == "kinds" else self.sizes[:-1]
 
     def words(self, name: str, line: Line, size: int, seed: int) -> list[str]:
         """The words of the command of a point, but for the folder of the result."""
@@ -102,15 +107,14 @@ class Study(NamedTuple):
 
     def domains(self) -> list[tuple[str, str]]:
         """Sets and models that are adapted to the set's domain."""
-        lines = [line for part in self.parts for line in PARTS[part] if "domain" in line.stages]
-        return list(dict.fromkeys((name, line.model) for name in SETS for line in lines))
+        return domains(self.points())
 
     def cell(self, name: str, line: Line, size: int, seed: int) -> str:
         """What the result of a point is called; the same point in two charts is found once."""
         how = "-".join([line.model, *(one for one in line.more if not one.startswith("--")), *line.stages])
         return f"size.{name}.{how}.{self.bench.minutes:g}min.{size}.{seed}"
 
-    def points(self) -> list[tuple[str, Line, int, int]]:
+    def points(self) -> list[Point]:
         """All that is to be learnt, each once."""
         found = {}
         for part in self.parts:
@@ -121,20 +125,30 @@ class Study(NamedTuple):
                             found.setdefault(self.cell(name, line, size, seed), (name, line, size, seed))
         return list(found.values())
 
+    def known(self) -> dict[str, dict[str, Any]]:
+        """What came of points so far, by the names of their cells."""
+        found = {self.cell(*one): self.bench.known(self.cell(*one), self.words(*one)) for one in self.points()}
+        return {cell: told for cell, told in found.items() if told is not None}
+
+    def missing(self) -> list[Point]:
+        """Those of which nothing is known yet."""
+        known = self.known()
+        return [one for one in self.points() if self.cell(*one) not in known]
+
     def estimate(self) -> float:
         """About how many seconds is still to be waited, by speeds that were measured for two cores."""
-        bench, waiting = self.bench, 0.0
-        for model in models(self):
+        bench, missing, waiting = self.bench, self.missing(), 0.0
+        for model in models(missing):
             if not (bench.folder / bench.model(model, "en") / "manifest.json").exists():
                 waiting += 25 + 60 * bench.minutes
-        for name, line, size, seed in self.points():
-            if not (bench.folder / "cells" / f"{self.cell(name, line, size, seed)}.json").exists():
-                passes = 20 if size <= 500 else 10 if size <= 2_000 else 5 if size <= 10_000 else 3
-                dev = min(bench.most_dev, DATASETS[name].held) / 3
-                tokens = passes * (min(size, COUNTS[name]) + dev) * DATASETS[name].tokens
-                stage = ("task" in line.stages) * self.seconds
-                waiting += 5 / bench.jobs + tokens / line.speed + stage / bench.jobs
-        return waiting + sum(self.seconds for one in self.domains() if not (bench.folder / self.adapted(*one)).exists())
+        for name, line, size, _ in missing:
+            passes = 20 if size <= 500 else 10 if size <= 2_000 else 5 if size <= 10_000 else 3
+            dev = min(bench.most_dev, DATASETS[name].held) / 3
+            tokens = passes * (min(size, COUNTS[name]) + dev) * DATASETS[name].tokens
+            stage = ("task" in line.stages) * self.seconds
+            waiting += 5 / bench.jobs + tokens / line.speed + stage / bench.jobs
+        adapted = [one for one in domains(missing) if not (bench.folder / self.adapted(*one)).exists()]
+        return waiting + self.seconds * len(adapted)
 
     @property
     def seconds(self) -> float:
@@ -142,8 +156,14 @@ class Study(NamedTuple):
         return float(self.stage.removesuffix("s"))
 
 
-def models(study: Study) -> list[str]:
-    return list(dict.fromkeys(line.model for part in study.parts for line in PARTS[part]))
+def models(points: Sequence[Point]) -> list[str]:
+    """What is to be pre-trained for some points."""
+    return list(dict.fromkeys(line.model for _, line, _, _ in points))
+
+
+def domains(points: Sequence[Point]) -> list[tuple[str, str]]:
+    """Sets and models that are adapted to the set's domain for some points."""
+    return list(dict.fromkeys((name, line.model) for name, line, _, _ in points if "domain" in line.stages))
 
 
 def domain_text(bench: Bench, name: str) -> str:
@@ -175,8 +195,9 @@ Scores = dict[str, list[dict[str, Any]]]
 
 def make(study: Study) -> Scores:
     """The results of all points, by the cell's name without its seed."""
-    broken = {model: why for model in models(study) if (why := study.bench.pretrain(model, "en"))}
-    for one in study.domains():
+    missing = study.missing()
+    broken = {model: why for model in models(missing) if (why := study.bench.pretrain(model, "en"))}
+    for one in domains(missing):
         if one[1] not in broken and (why := study.bench.once(study.adapted(*one), study.adapting(*one))):
             broken[one[1]] = why
     points = [one for one in study.points() if one[1].model not in broken]
@@ -270,6 +291,7 @@ def main() -> None:
     parser.add_argument("--stage", default="", help="budget of each further stage in seconds; else 60s, or 5s")
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="fine-tunings side by side")
+    parser.add_argument("--with", type=Path, dest="known", help="results of an earlier run that count as made")
     options = parser.parse_args()
     quick, parts = options.quick, options.only.split(",")
     if unknown := [one for one in parts if one not in PARTS]:
@@ -279,11 +301,14 @@ def main() -> None:
     bench = Bench(options.out.resolve(), minutes, options.jobs, most_dev=most_dev, passes=None)
     sizes, seeds = QUICK_SIZES if quick else SIZES, options.seeds or (1 if quick else 2)
     study = Study(bench, parts, sizes, seeds, options.stage or ("5s" if quick else "60s"))
+    if options.known is not None:
+        bench.take(options.known)
     print(f"about {study.estimate() / 60:.0f} minutes on 2 cores; what is made is kept in {options.out}", flush=True)
     found = make(study)
     draw(study, found, options.write.with_suffix(".svg"))
     options.write.write_text(page(study, found), encoding="utf-8")
-    print(f"-> {options.write}, {options.write.with_suffix('.svg')}")
+    bench.write_results(options.write.with_suffix(".json"), study.known())
+    print(f"-> {options.write}, {', '.join(str(options.write.with_suffix(one)) for one in ('.svg', '.json'))}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Real tasks under every kind of model: makes docs/results.md.
 
-    python bench/results.py [--quick] [-o FOLDER] [--minutes 15] [--seeds 2] [--only bert,gpt,sst2] [--write FILE]
+    python bench/results.py [--quick] [-o FOLDER] [--minutes 15] [--seeds 2] [--only bert,gpt,sst2] [--with FILE.json]
 
 Each model is pre-trained for the same minutes on the same text, then fine-tuned on at most 5,000 examples of each set
 (fewer where they are long), with each seed; scores are those on the dev part. Models and results are kept in FOLDER:
-what is there is not made again, what was interrupted goes on, and what failed is tried again. FIRTH_MINILM names the
-folder of all-MiniLM-L6-v2 for the row of an imported model. With --quick it takes 20 minutes, else about 4 hours.
+what is there is not made again, what was interrupted goes on, and what failed is tried again. All numbers are written
+beside the page as JSON; --with takes those of an earlier run, so that the languages can be done on different days.
+FIRTH_MINILM names the folder of all-MiniLM-L6-v2 for the row of an imported model. With --quick it takes 20 minutes,
+else about 4 hours.
 """
 
 from __future__ import annotations
@@ -63,10 +65,6 @@ class Table(NamedTuple):
     sets: Sequence[str]
     seeds: int
 
-    def languages(self, row: str) -> list[str]:
-        """Those of a row for which there are sets."""
-        return [one for one in ROWS[row].languages if any(DATASETS[name].language == one for name in self.sets)]
-
     def cells(self) -> Iterator[tuple[str, str]]:
         """Rows and sets that go together."""
         for name in self.sets:
@@ -74,9 +72,19 @@ class Table(NamedTuple):
                 if DATASETS[name].language in ROWS[row].languages:
                     yield row, name
 
-    def models(self) -> list[tuple[str, str]]:
-        """Models and languages that are needed."""
-        return list(dict.fromkeys((ROWS[row].model, language) for row in self.rows for language in self.languages(row)))
+    def every(self) -> list[tuple[str, str, int]]:
+        """Rows, sets and seeds of all that is learnt."""
+        return [(row, name, seed) for row, name in self.cells() for seed in range(self.seeds)]
+
+    def known(self) -> dict[str, dict[str, Any]]:
+        """What came of them so far, by the names of their cells."""
+        found = {self.cell(*one): self.bench.known(self.cell(*one), self.words(*one)) for one in self.every()}
+        return {cell: told for cell, told in found.items() if told is not None}
+
+    def missing(self) -> list[tuple[str, str, int]]:
+        """Those of which nothing is known yet."""
+        known = self.known()
+        return [one for one in self.every() if self.cell(*one) not in known]
 
     def words(self, row: str, name: str, seed: int) -> list[str]:
         """The words of the command of a cell."""
@@ -94,17 +102,20 @@ class Table(NamedTuple):
         return f"{name}.{row}.{bench.minutes:g}min.{bench.examples(name)}.{seed}"
 
 
+def models(cells: Sequence[tuple[str, str, int]]) -> list[tuple[str, str]]:
+    """Models and languages that some cells need."""
+    return list(dict.fromkeys((ROWS[row].model, DATASETS[name].language) for row, name, _ in cells))
+
+
 def estimate(table: Table) -> float:
     """About how many seconds is still to be waited, by speeds that were measured for two cores."""
-    bench = table.bench
+    bench, missing = table.bench, table.missing()
     waiting = 0.0
-    for model, language in table.models():
+    for model, language in models(missing):
         if not (bench.folder / bench.model(model, language) / "manifest.json").exists() and model in RECIPES:
             waiting += BUILD + 60 * bench.minutes * RECIPES[model].timed
-    for row, name in table.cells():
-        for seed in range(table.seeds):
-            if not (bench.folder / "cells" / f"{table.cell(row, name, seed)}.json").exists():
-                waiting += START / bench.jobs + work(name, bench, table.passes(row, name)) / ROWS[row].speed
+    for row, name, _ in missing:
+        waiting += START / bench.jobs + work(name, bench, table.passes(row, name)) / ROWS[row].speed
     return waiting
 
 
@@ -122,19 +133,14 @@ def held(found: Dataset, bench: Bench) -> int:
 def make(table: Table) -> tuple[dict[str, dict[str, list[dict[str, Any]]]], dict[str, str]]:
     """All results by row and set, and what could not be pre-trained."""
     broken = {}
-    for model, language in table.models():
+    for model, language in models(table.missing()):
         why = import_minilm(table.bench) if model == MINILM else table.bench.pretrain(model, language)
         if why:
             broken[f"{model} {language}"] = why
-    waiting = [
-        (row, name, seed)
-        for row, name in table.cells()
-        for seed in range(table.seeds)
-        if f"{ROWS[row].model} {DATASETS[name].language}" not in broken
-    ]
-    results = table.bench.each([partial(table.bench.finetune, table.cell(*one), table.words(*one)) for one in waiting])
+    made = [one for one in table.every() if f"{ROWS[one[0]].model} {DATASETS[one[1]].language}" not in broken]
+    results = table.bench.each([partial(table.bench.finetune, table.cell(*one), table.words(*one)) for one in made])
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for (row, name, _), result in zip(waiting, results, strict=True):
+    for (row, name, _), result in zip(made, results, strict=True):
         found.setdefault(row, {}).setdefault(name, []).append(result)
     return found, broken
 
@@ -261,12 +267,16 @@ def main() -> None:
     parser.add_argument("--only", default="", help=f"rows and sets, of {', '.join([*ROWS, *DATASETS])}")
     parser.add_argument("--share", type=int, help="one of so many training examples; else 1, or 5 with --quick")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="fine-tunings side by side")
+    parser.add_argument("--with", type=Path, dest="known", help="results of an earlier run that count as made")
     options = parser.parse_args()
     table = read(parser, options)
+    if options.known is not None:
+        table.bench.take(options.known)
     print(f"about {estimate(table) / 60:.0f} minutes on 2 cores; what is made is kept in {options.out}", flush=True)
     results, broken = make(table)
     options.write.write_text(write(table, results, broken), encoding="utf-8")
-    print(f"-> {options.write}")
+    table.bench.write_results(options.write.with_suffix(".json"), table.known())
+    print(f"-> {options.write}, {options.write.with_suffix('.json')}")
 
 
 def read(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Table:

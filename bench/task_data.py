@@ -246,14 +246,34 @@ class Bench(NamedTuple):
         epochs = [] if free else ["--set", f"learning.epochs={passes or self.passes or found.passes}"]
         return ["finetune", model, found.task, "--train", train, "--dev", dev, *epochs, *more]
 
+    def _kept(self, cell: str) -> Path:
+        return self.folder / "cells" / f"{cell}.json"
+
+    def known(self, cell: str, words: Sequence[str]) -> dict[str, Any] | None:
+        """What came of a fine-tuning that was made before with the same command and did not fail."""
+        if not self._kept(cell).exists():
+            return None
+        told: dict[str, Any] = json.loads(self._kept(cell).read_text())
+        return told if told["command"] == [*words, "-o", f"tuned/{cell}"] and "error" not in told else None
+
+    def take(self, path: Path) -> None:
+        """Results that another run has written, as if they had been made here; those of this folder stay."""
+        for cell, told in json.loads(path.read_text(encoding="utf-8")).items():
+            if not self._kept(cell).exists():
+                self._kept(cell).parent.mkdir(parents=True, exist_ok=True)
+                self._kept(cell).write_text(json.dumps(told, ensure_ascii=False, indent=1))
+
+    def write_results(self, path: Path, found: dict[str, dict[str, Any]]) -> None:
+        """All results by the names of their cells, a line each, for `take`."""
+        lines = [f"{json.dumps(cell)}: {json.dumps(told, ensure_ascii=False)}" for cell, told in found.items()]
+        path.write_text("{" + ",\n".join(lines) + "}\n", encoding="utf-8")
+
     def finetune(self, cell: str, words: Sequence[str]) -> dict[str, Any]:
         """What came of a fine-tuning; what was learnt before and did not fail is not learnt again."""
-        kept, out = self.folder / "cells" / f"{cell}.json", f"tuned/{cell}"
+        kept, out = self._kept(cell), f"tuned/{cell}"
+        if (known := self.known(cell, words)) is not None:
+            return known
         command = [*words, "-o", out]
-        if kept.exists():
-            known: dict[str, Any] = json.loads(kept.read_text())
-            if known["command"] == command and "error" not in known:
-                return known
         own = ["--resume"] if (self.folder / out).exists() else []
         done = run(self.folder, [*command, "--threads", "1", "--json", *own])
         told: dict[str, Any] = {"command": command}

@@ -54,7 +54,7 @@ def all_points(bench: task_data.Bench) -> data_size.Study:
 
 def all_commands(bench: task_data.Bench) -> Iterator[list[str]]:
     table = results.Table(bench, list(results.ROWS), list(task_data.DATASETS), 2)
-    for model, language in table.models():
+    for model, language in results.models(table.every()):
         yield results.MINILM_WORDS if model == results.MINILM else bench.pretraining(model, language)
     for row, name in table.cells():
         yield [*table.words(row, name, 1), "-o", "out"]
@@ -109,6 +109,29 @@ def test_a_smaller_part_lies_in_a_larger_one() -> None:
     assert set(task_data.choose(1000, 10)) < set(task_data.choose(1000, 100))
     assert task_data.choose(5, 100) == [0, 1, 2, 3, 4]
     assert not set(task_data.choose(1000, 100)) & set(task_data.choose(1000, 50, after=100))
+
+
+def test_what_an_earlier_run_has_written_is_not_made_again(
+    bench: task_data.Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = results.Table(bench, ["tfidf", "bert"], ["sst2"], 1)
+    told = {
+        table.cell(*one): {"command": [*table.words(*one), "-o", f"tuned/{table.cell(*one)}"], "dev": {"accuracy": 0.5}}
+        for one in table.every()
+    }
+    bench.write_results(tmp_path / "earlier.json", told)
+    again = table._replace(bench=bench._replace(folder=tmp_path / "another"))
+    monkeypatch.setattr(task_data, "run", lambda *given, **more: pytest.fail("nothing was left to be run"))
+    monkeypatch.setattr(results.Bench, "pretrain", lambda *given: pytest.fail("no model was needed"))
+    assert again.missing() == again.every()
+    again.bench.take(tmp_path / "earlier.json")
+    assert results.estimate(again) == 0
+    found, broken = results.make(again)
+    assert again.known() == told
+    assert found["bert"]["sst2"] == [told[table.cell("bert", "sst2", 0)]]
+    assert not broken
+    other = again._replace(bench=again.bench._replace(passes=7))
+    assert other.missing() == [("bert", "sst2", 0)], "what was learnt in another way was taken for this"
 
 
 def test_a_page_tells_scores_and_what_failed(bench: task_data.Bench) -> None:
