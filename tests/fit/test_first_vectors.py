@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from firth.artifact.folder import open_artifact
 from firth.artifact.models import load
 from firth.errors import RecipeError
+from firth.fit import nets
 from firth.fit import session as sessions
 from firth.fit.first_vectors import first_vectors
 from firth.fit.train import train
@@ -104,3 +107,10 @@ def test_a_run_that_was_interrupted_ends_the_same(tmp_path: Path, monkeypatch: p
     whole, parts, random = (dict(load(tmp_path / name).arrays()) for name in ("whole", "parts", "random"))
     assert all(np.array_equal(whole[name], parts[name]) for name in whole)
     assert any(not np.array_equal(whole[name], random[name]) for name in whole)
+
+
+def test_a_budget_of_time_is_not_spent_on_compiling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nets, "warm_up", lambda *given: time.sleep(2))
+    settings = ["tokenizer=words", "tokenizer.min_count=1", "rows.length=16", "embedding.start=vectors"]
+    train("bert", text(600), out=tmp_path / "b", size="tiny", budget="1s", threads=1, settings=settings, reload=False)
+    assert open_artifact(tmp_path / "b").manifest.budget["spent"]["seconds"] < 1.9

@@ -16,7 +16,7 @@ from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
 from firth.vectors.job import Job
 from firth.vectors.recipe import Word2vecRecipe
-from firth.vectors.text import training_text
+from firth.vectors.text import TrainingText, training_text
 from firth.vectors.word2vec import train_word2vec
 
 Floats = npt.NDArray[np.float32]
@@ -28,9 +28,20 @@ def first_vectors(
     """(vocabulary, width): directions of the vectors that CBOW learns from so many tokens, however many threads."""
     note(f"first vectors: CBOW goes through {tokens:,} tokens")
     text = training_text(store, tokenizer)
+    return directions(_cbow(text, tokenizer, width, tokens, seed, threads), text.counts)
+
+
+def warm_up(tokenizer: Tokenizer, store: TokenStore, width: int) -> None:
+    """Compiles what CBOW needs, half a minute where Firth is new: no part of anybody's budget of time."""
+    _cbow(training_text(store, tokenizer), tokenizer, width, tokens=1, seed=0, threads=1)
+
+
+def _cbow(
+    text: TrainingText, tokenizer: Tokenizer, width: int, tokens: int, seed: int, threads: int | None
+) -> npt.NDArray[np.floating]:
     recipe = Word2vecRecipe(tokenizer=tokenizer.recipe, dimension=width, architecture="cbow")
     job = Job(text=text, tokenizer=tokenizer, layout="lines", seed=seed, threads=cores(threads), tokens=tokens)
-    return directions(train_word2vec(recipe, job).model.vectors, text.counts)
+    return train_word2vec(recipe, job).model.vectors
 
 
 def directions(vectors: npt.NDArray[np.floating], counts: npt.NDArray[np.int64]) -> Floats:

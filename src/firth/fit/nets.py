@@ -17,7 +17,7 @@ from firth.fit import settle
 from firth.fit.batches import Batches, vocabulary_of
 from firth.fit.checkpoints import Checkpoints
 from firth.fit.curves import CURVE, METRICS, MetricsFile, draw_curve, to_lines
-from firth.fit.first_vectors import first_vectors
+from firth.fit.first_vectors import first_vectors, warm_up
 from firth.fit.loop import Learner, Plan, State, make_learner, measure_losses
 from firth.fit.optimisers import make_optimiser
 from firth.fit.preflight import describe, make_plan
@@ -83,12 +83,13 @@ def open_session(
     valid = None if run.valid is None else open_store(run.valid, tokenizer, run.threads)
     keeper = _keeper(recipe, run, store, valid)
     kept = keeper.kept() if keeper is not None else None
-    began = time.monotonic()
-    vectors = None
+    vectors, spent = None, 0.0
     if kept is None and start is None and recipe.embedding.start == "vectors":
         tokens = settle.vector_tokens(recipe, len(tokenizer), run.budget, store.facts.tokens)
+        warm_up(tokenizer, store, recipe.embedding.width)
+        began = time.monotonic()
         vectors = first_vectors(tokenizer, store, recipe.embedding.width, tokens, run.seed, run.threads)
-    spent = time.monotonic() - began
+        spent = time.monotonic() - began
     learner = make_learner(recipe, first, run.seed, vectors)
     learner.network.output.prepare(store)
     if start is not None:
