@@ -39,6 +39,9 @@ def finetune(
     budget: Annotated[
         str | None, typer.Option("--budget", help="Of each such stage: 20s, 10min, 300ktok; else about ten minutes.")
     ] = None,
+    decoder: Annotated[
+        Path | None, typer.Option("--decoder", help="generate: the model that writes, if MODEL is only to read.")
+    ] = None,
     search: Annotated[
         bool, typer.Option("--search", help="Try 18 rates, batches and passes, and keep the best on the dev examples.")
     ] = False,
@@ -77,6 +80,7 @@ def finetune(
         domain=domain,
         task_text=task_text,
         budget=budget,
+        decoder=decoder,
         **many,
     )
     facts = artifact_info(out)

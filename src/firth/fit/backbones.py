@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from firth.errors import AbilityError
+from firth.errors import AbilityError, RecipeError
 from firth.nets.model import NetModel, load_tensors, make_model, own_tensors
 from firth.nets.network import Vocabulary, build_network
 from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe, OutputRecipe, RowsRecipe
@@ -71,6 +71,19 @@ def writer(model: NetModel) -> NetModel:
         rows=replace(recipe.rows, format="sentences"),
     )
     return rebuilt(model, changed)
+
+
+def decoder_of(model: NetModel, reader: NetModel) -> NetModel:
+    """The same parameters in a network that writes, if it can be taught to look at the states of another, `reader`."""
+    if model.recipe.encoder.kind != "transformer":
+        raise AbilityError(
+            "only a Transformer can look at what another network has read: give a --decoder such as gpt."
+        )
+    if list(model.tokenizer.vocabulary) != list(reader.tokenizer.vocabulary):
+        raise RecipeError(
+            "the decoder has other tokens than the model that reads: train it with --tokenizer and the model's folder."
+        )
+    return writer(model)
 
 
 def rebuilt(model: NetModel, recipe: NetRecipe) -> NetModel:

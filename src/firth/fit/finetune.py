@@ -17,7 +17,7 @@ from firth.artifact.folder import Artifact, open_artifact
 from firth.artifact.models import load, save
 from firth.errors import CorpusError, RecipeError, near_miss
 from firth.files import digest_bytes
-from firth.fit.backbones import backbone, rebuilt, writer
+from firth.fit.backbones import backbone, decoder_of, rebuilt, writer
 from firth.fit.checkpoints import Checkpoints, require_place
 from firth.fit.curves import CURVE, METRICS, MetricsFile, draw_curve, to_lines
 from firth.fit.linear import LinearTuning, is_plain, require_linear, tune_linear
@@ -35,6 +35,7 @@ from firth.objectives.objective import make_objectives
 from firth.progress import note
 from firth.recipes.values import recipe_to_json
 from firth.tasks.builtin import builtin_examples
+from firth.tasks.decode import Decode, looking
 from firth.tasks.examples import Example
 from firth.tasks.model import TaskModel
 from firth.tasks.reading import parse_fields, read_items, read_task
@@ -63,7 +64,9 @@ class Tuning:
     random: bool = False
     """Begin with new parameters instead of the model's: what was pre-training worth?"""
     start: str = ""
-    """The digest of the model's weights."""
+    """The digest of the model's weights, and of the decoder's if there is one."""
+    decoder: NetModel | None = None
+    """What writes, if that is not the model itself."""
 
 
 def finetune(
@@ -85,13 +88,15 @@ def finetune(
     domain: Text | None = None,
     task_text: bool = False,
     budget: str | None = None,
+    decoder: str | Path | None = None,
 ) -> Solver:
     """The model after it has learnt a task from labelled examples, saved in the folder `out`.
 
     `train`, `dev` and `test` are files, or lists of examples as Python has them. The parameters that were best on `dev`
     are kept. Before that the model goes on with the text of a `domain`, and with `task_text` with that of the examples
     themselves, each for as long as `budget` says. A model that has neither states nor vectors, such as an n-gram model
-    or a tokenizer, gets a linear baseline on its tokens instead.
+    or a tokenizer, gets a linear baseline on its tokens instead. To generate, the model reads and writes by itself, or
+    a `decoder`, another model with the same tokens, writes and looks at what the model has made of the source.
     """
     if task not in TASKS:
         raise RecipeError(f"there is no task {task!r}: {near_miss(task, TASKS)}")
@@ -105,7 +110,7 @@ def finetune(
     given = open_artifact(Path(model))
     if is_plain(given):
         options = {"--strategy": strategy, "--random": random, "--domain": domain, "--task-text": task_text}
-        require_linear(given, task, options | {"--budget": budget})
+        require_linear(given, task, options | {"--budget": budget, "--decoder": decoder})
         parts = (read(train), read(dev), None if test is None else read(test))
         others: dict[str, Any] = {"out": folder, "settings": settings, "fields": fields, "seed": seed}
         return tune_linear(_linear(name, *parts, skip_bad, **others), given)
@@ -116,8 +121,12 @@ def finetune(
         Path(model), folder, threads=threads, resume=resume
     )
     artifact = open_artifact(start)
-    base = backbone(load(start))
-    if task == "generate":
+    base, digest = backbone(load(start)), artifact.manifest.files["model.safetensors"].sha256
+    other = None
+    if decoder is not None:
+        other = decoder_of(backbone(load(decoder)), base)
+        digest += f" {open_artifact(Path(decoder)).manifest.files['model.safetensors'].sha256}"
+    elif task == "generate":
         base = writer(base)
     tuning = Tuning(
         task=name,
@@ -131,7 +140,8 @@ def finetune(
         threads=threads,
         resume=resume,
         random=random,
-        start=artifact.manifest.files["model.safetensors"].sha256,
+        start=digest,
+        decoder=other,
     )
     unseen = None if test is None else read(test)
     with machine(threads):
@@ -178,7 +188,8 @@ class Tuned:
 
     def __init__(self, tuning: Tuning, base: NetModel, skip_bad: bool = False) -> None:
         self.tuning = tuning
-        self.recipe = settle_task(tuning.task, base.recipe, tuning.train, tuning.strategy, tuning.settings)
+        writes = None if tuning.decoder is None else looking(tuning.decoder.recipe, base.recipe.width)
+        self.recipe = settle_task(tuning.task, base.recipe, tuning.train, tuning.strategy, tuning.settings, writes)
         self.recipe = replace(self.recipe, fields=tuple(tuning.fields))
         self.base = base = rebuilt(base, self.recipe.network)
         self.dev = _with_known_labels(tuning.dev, self.recipe.labels, skip_bad)
@@ -201,6 +212,9 @@ class Tuned:
             task = make_task(self.recipe, self.base.network.vocabulary)
         if not self.tuning.random:
             task.take_over(self.base.heads)
+            if self.tuning.decoder is not None:
+                assert isinstance(task, Decode)
+                task.begin_with(self.tuning.decoder.network)
         if self.recipe.head.balanced and self.recipe.labels:
             counts: dict[str, int] = {}
             for example in self.tuning.train:

@@ -41,7 +41,7 @@ def _cbow(
 ) -> npt.NDArray[np.floating]:
     recipe = Word2vecRecipe(tokenizer=tokenizer.recipe, dimension=width, architecture="cbow")
     job = Job(text=text, tokenizer=tokenizer, layout="lines", seed=seed, threads=cores(threads), tokens=tokens)
-    return train_word2vec(recipe, job).model.vectors
+    return np.asarray(train_word2vec(recipe, job).model.vectors)
 
 
 def directions(vectors: npt.NDArray[np.floating], counts: npt.NDArray[np.int64]) -> Floats:

@@ -48,6 +48,10 @@ def train_net(
     """The network that the recipe makes of the store, as far as the budget goes; from `start` on if it is given."""
     if run.seed < 0:
         raise RecipeError(f"--seed {run.seed} must be 0 or more.")
+    if recipe.encoder.source:
+        raise RecipeError(
+            "a text alone has no source to look at: leave encoder.source out, and give --decoder to finetune."
+        )
     recipe = _settle(recipe, run, tokenizer, store)
     settle.require_memory(recipe, len(tokenizer), memory_available())
     with machine(run.threads):

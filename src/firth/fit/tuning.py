@@ -83,7 +83,7 @@ class TaskLearner(Learner):
 
     def flops(self, batch: Batch) -> float:
         """Floating-point operations of a step; what would predict tokens does nothing unless it is asked."""
-        whole = super().flops(batch)
+        whole = super().flops(batch) + 3 * self.task.flops(batch)
         if self.task.writes or len(self.heads) > 1:
             return whole
         places = self.task.places(batch)

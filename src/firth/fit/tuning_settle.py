@@ -35,6 +35,7 @@ def settle_task(
     examples: Sequence[Example],
     strategy: Strategy | None,
     settings: Sequence[str],
+    decoder: NetRecipe | None = None,
 ) -> TaskRecipe:
     """The recipe of a task for a network, with nothing left open."""
     labels, form = labels_of(task, examples)
@@ -45,6 +46,7 @@ def settle_task(
         task=task,
         form=form,
         network=with_dropout(network),
+        decoder=None if decoder is None else with_dropout(decoder),
         head=_head(task, network, chosen),
         labels=labels,
         strategy=chosen,

@@ -18,7 +18,7 @@ from firth.nets.encoders.encoder import Encoder, make_encoder
 from firth.nets.noise import Noise
 from firth.nets.outputs.output import OutputLayer, make_output
 from firth.nets.recipe import NetRecipe
-from firth.nets.visibility import View
+from firth.nets.visibility import Source, View
 
 
 class Vocabulary(NamedTuple):
@@ -82,17 +82,19 @@ class Network(nn.Module):
         both = self.recipe.visibility == "forward+backward"
         return ("causal", "anticausal") if both else (self.recipe.visibility,)
 
-    def forward(self, batch: Batch, places: Tensor | None = None, noise: Noise | None = None) -> States:
+    def forward(
+        self, batch: Batch, places: Tensor | None = None, noise: Noise | None = None, source: Source | None = None
+    ) -> States:
         """The states of a batch.
 
         With `places` (numbers of places, row after row, in order) the last layer's are made for those alone, which
-        saves most of that layer's work.
+        saves most of that layer's work. A decoder is given the `source` that each row looks at.
         """
         entered = self.embedding(batch.ids, batch.positions, batch.segments, noise=noise)
         rows, length = batch.shape
         found = []
         for name, encoder in zip(self.views, self._encoders(), strict=True):
-            view = View(name, (rows, length), batch.parts, batch.times, noise)
+            view = View(name, (rows, length), batch.parts, batch.times, noise, source)
             found.append(encoder(entered, view, places))
         layers = [
             torch.cat(each, -1) if len(each) > 1 else each[0] for each in zip(*(f[0] for f in found), strict=True)

@@ -79,9 +79,15 @@ class EncoderRecipe:
     first layer look at the tokens beside, so that masked models learn from few texts what goes with what."""
     skip: bool = False
     """Recurrent: what goes into a layer is added to what comes out (ELMo)."""
+    source: int = 0
+    """Transformer: the width of another network's states, which each layer looks at between its own two halves: that of
+    a decoder (Vaswani et al. 2017); 0: there is no other network."""
 
     def __post_init__(self) -> None:
         _check(self, layers=(0, 1000), width=(1, 100_000), inner=(0, 400_000), heads=(1, 1000), context=(0, 1000))
+        _check(self, source=(0, 200_000))
+        if self.source and self.kind != "transformer":
+            raise RecipeError(f"a {self.kind} cannot look at a source: set encoder.source=0, or take a transformer.")
         for name in ("dropout", "attention_dropout", "weight_drop"):
             _check_share(self, name)
         if not 0 < self.eps < 1:

@@ -77,6 +77,24 @@ class Asked:
         return values.expand(self.rows, -1, -1)[rows, self.table]
 
 
+class Source(NamedTuple):
+    """What another network has made of what it read, for each row."""
+
+    states: Tensor
+    """(rows, places, width)."""
+    sight: Sight
+    """Which of these places are there: the same for all that look."""
+
+    def pick(self, rows: Tensor) -> Source:
+        """That of some rows, perhaps several times."""
+        return Source(self.states[rows], Sight(*(None if one is None else one[rows] for one in self.sight)))
+
+
+def source_of(states: Tensor, held: Tensor) -> Source:
+    """States (rows, places, width), of which those that are `held` (rows, places) may be looked at."""
+    return Source(states, _sight(None if bool(held.all()) else held[:, None], states.dtype))
+
+
 @dataclass
 class View:
     """How one pass of a network sees its rows."""
@@ -91,6 +109,8 @@ class View:
     """When each place becomes known, if that is not its order."""
     noise: Noise | None = None
     """While learning."""
+    source: Source | None = None
+    """What a decoder looks at, too."""
     _masks: dict[str, Tensor | None] = field(default_factory=dict)
     _sights: dict[torch.dtype, Sight] = field(default_factory=dict)
 

@@ -45,6 +45,11 @@ def _is_needed(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
+def _part_of(hint: Any) -> type | None:
+    """The recipe that a field holds, or may hold."""
+    return next((one for one in _options(hint) if dataclasses.is_dataclass(one) and isinstance(one, type)), None)
+
+
 def _from_json(kind: type, data: Any, where: str) -> Any:
     hints = field_types(kind)
     if not isinstance(data, dict):
@@ -57,8 +62,9 @@ def _from_json(kind: type, data: Any, where: str) -> Any:
     values = {}
     for name, value in data.items():
         hint = hints[name]
-        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-            value = _from_json(hint, value, f"{where}.{name}")
+        part = _part_of(hint)
+        if part is not None and not (value is None and fits(None, hint)):
+            value = _from_json(part, value, f"{where}.{name}")
         elif not fits(value, hint):
             raise ArtifactError(f"{where}.{name} is {value!r}, not {describe_type(hint)}.")
         elif hint == _NAMES:
@@ -118,14 +124,14 @@ def _set(part: Any, changes: Mapping[str, str], prefix: str) -> Any:
         if name not in hints:
             raise RecipeError(_no_such_field(name, prefix, changes, hints))
         own = {rest: value for key, value in changes.items() for rest in [key.removeprefix(f"{name}.")] if rest != key}
-        if not dataclasses.is_dataclass(hints[name]):
+        kind, base = _part_of(hints[name]), getattr(part, name)
+        if kind is None or (base is None and name not in changes):
             if own:
                 raise RecipeError(f"{name!r} has no fields of its own: set {name}=value.")
             values[name] = parse_value(changes[name], hints[name], prefix + name)
             continue
-        base = getattr(part, name)
         if name in changes:
-            base = _recipe_named(changes[name], hints[name], prefix + name)
+            base = _recipe_named(changes[name], kind, prefix + name)
         values[name] = _set(base, own, f"{prefix}{name}.") if own else base
     return dataclasses.replace(part, **values)
 

@@ -1,12 +1,12 @@
 """generate: a text is written for another by one network that sees the whole source and what it has written.
 
 The source is known at once and the target token by token (prefix visibility, Dong et al. 2019): times, not another
-network. So whatever predicts tokens can learn it, BERT too.
+network. So whatever predicts tokens can learn it, BERT too. `decode.py` has the same with two networks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -26,6 +26,9 @@ from firth.tasks.task import LABELS, Floats, Task
 from firth.tokens.language import FIRST_WORD
 from firth.tokens.tokenizer import EOS, UNK, Tokenizer
 
+Follow = Callable[[Sequence[tuple[int, tuple[int, ...]]]], Tensor]
+"""Log-probabilities (texts, tokens) of the next token of texts, given as the number of their source and their tokens so
+far; those that are asked for at a time are equally long."""
 _TOGETHER = 32  # sources whose targets are written side by side
 _LENGTH_POWER = 0.6  # what the length of a text is raised to before its score is divided by it (Wu et al. 2016)
 
@@ -53,6 +56,11 @@ class Generate(Task):
         nn.Module.__init__(self)
         self.recipe = recipe
 
+    @property
+    def longest(self) -> int:
+        """Tokens of a target at most."""
+        return int(self.recipe.longest)
+
     def rows(self, examples: Sequence[Example], frame: Frame) -> list[list[Row]]:
         pairs = cast(Sequence[GenerateExample], examples)
         sources = frame.encode([one.source for one in pairs])
@@ -61,7 +69,7 @@ class Generate(Task):
 
     def row(self, source: Numbers, target: Numbers, frame: Frame, whole: bool = True) -> Row:
         """A source and its target, or what there is of it; both are cut so that there is room for them."""
-        longest = self.recipe.longest
+        longest = self.longest
         room = max(1, frame.room(2) - longest)
         if whole:
             frame.cut += source.size > room or target.size > longest
@@ -86,6 +94,18 @@ class Generate(Task):
         total = network.output.loss(states.at(places), batch.marks[LABELS], previous, noise)
         return Loss(total, self.count(batch))
 
+    def follow(self, network: Network, sources: Sequence[Numbers], frame: Frame) -> Follow:
+        """What tells how texts for these sources may go on."""
+
+        def ask(begun: Sequence[tuple[int, tuple[int, ...]]]) -> Tensor:
+            texts = [(sources[number], np.array(tokens, dtype=np.int64)) for number, tokens in begun]
+            batch = pack([self.row(*one, frame, whole=False) for one in texts], FIRST_WORD)
+            places = batch.marks[PLACES]
+            states = network(batch, places.sort().values)
+            return network.output.log_probabilities(states.at(places))
+
+        return ask
+
     def solve(self, network: Network, examples: Sequence[Example], frame: Frame) -> list[Answer]:
         pairs = cast(Sequence[GenerateExample], examples)
         sources = frame.encode([one.source for one in pairs])
@@ -99,16 +119,18 @@ class Generate(Task):
                 answers[number] = {"text": text, "logprob": best.score}
         return answers
 
+    @torch.inference_mode()
     def write(self, network: Network, sources: Sequence[Numbers], frame: Frame) -> list[Hypothesis]:
         """The best target of each source, by beam search."""
         beams = self.recipe.beams
+        ask = self.follow(network, sources, frame)
         open_: list[list[Hypothesis]] = [[Hypothesis((), 0.0)] for _ in sources]
         done: list[list[Hypothesis]] = [[] for _ in sources]
-        for _ in range(self.recipe.longest):
+        for _ in range(self.longest):
             asked = [(number, one) for number, some in enumerate(open_) for one in some]
             if not asked:
                 break
-            logs = self._next(network, [(sources[number], one.tokens) for number, one in asked], frame)
+            logs = only_words(ask([(number, one.tokens) for number, one in asked]))
             grown: list[list[Hypothesis]] = [[] for _ in sources]
             best, tokens = logs.topk(min(beams + 1, logs.shape[1]))
             for (number, one), scores, ids in zip(asked, best.tolist(), tokens.tolist(), strict=True):
@@ -120,18 +142,6 @@ class Generate(Task):
                 enough = len(done[number]) >= beams
                 open_[number] = [] if enough else kept
         return [max(ended or going, key=lambda one: one.rank) for ended, going in zip(done, open_, strict=True)]
-
-    def _next(self, network: Network, begun: Sequence[tuple[Numbers, tuple[int, ...]]], frame: Frame) -> Tensor:
-        """(texts, tokens): log-probabilities of the next token of each; what is no word of a text has none."""
-        rows = [self.row(source, np.array(tokens, dtype=np.int64), frame, whole=False) for source, tokens in begun]
-        batch = pack(rows, FIRST_WORD)
-        with torch.inference_mode():
-            places = batch.marks[PLACES]
-            states = network(batch, places.sort().values)
-            logs = network.output.log_probabilities(states.at(places))
-            allowed = torch.arange(logs.shape[1]) >= FIRST_WORD
-            allowed[EOS] = True
-            return logs.masked_fill(~allowed, -torch.inf)
 
     def answer(self, example: Example, rows: Sequence[Row], scores: Sequence[Floats], frame: Frame) -> Answer:
         raise AssertionError("texts are written, not chosen")
@@ -149,6 +159,13 @@ class Generate(Task):
             seed=seed,
             samples=samples,
         )
+
+
+def only_words(logs: Tensor) -> Tensor:
+    """The same with no probability for what is neither a word of a text nor its end."""
+    allowed = torch.arange(logs.shape[1]) >= FIRST_WORD
+    allowed[EOS] = True
+    return logs.masked_fill(~allowed, -torch.inf)
 
 
 def written(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:

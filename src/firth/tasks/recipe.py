@@ -75,6 +75,8 @@ class TaskRecipe:
     form: Literal["single", "multi", "number"] = "single"
     """classify: one label or several; pair: a label or a number."""
     network: NetRecipe = field(default_factory=NetRecipe)
+    decoder: NetRecipe | None = None
+    """generate: another network that writes and looks at the states of `network`; None: `network` does both."""
     head: HeadRecipe = field(default_factory=HeadRecipe)
     labels: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
@@ -109,8 +111,12 @@ class TaskRecipe:
             raise RecipeError(f"there is no strategy {self.strategy!r}: {near_miss(self.strategy, STRATEGIES)}")
         if not 0 < self.layer_decay <= 1:
             raise RecipeError(f"layer_decay={self.layer_decay} must be above 0 and at most 1, such as 0.95.")
-        if self.task == "generate" and self.strategy in ("frozen", "features"):
-            raise RecipeError("generate has no layers of its own that could learn: use --strategy full.")
+        if self.decoder is not None and self.task != "generate":
+            raise RecipeError(f"{self.task} writes nothing: leave --decoder out, or take the task generate.")
+        if self.task == "generate" and self.decoder is None and self.strategy in ("frozen", "features"):
+            raise RecipeError(
+                "generate has no layers of its own that could learn: use --strategy full, or give a --decoder."
+            )
         if self.auxiliary and "clm" not in self.network.names:
             raise RecipeError("only a causal language model goes on predicting the next word: set auxiliary=0.")
 

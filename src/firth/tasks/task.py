@@ -91,6 +91,10 @@ class Task(Objective):
     ) -> dict[str, Any]:
         """How good the answers are, with intervals and a trivial baseline."""
 
+    def flops(self, batch: Batch) -> float:
+        """Floating-point operations of a forward pass of what it has beside the network, where that is much."""
+        return 0.0
+
     def take_over(self, heads: Mapping[str, Tensor]) -> None:
         """Begins with the pooler that was learnt by judging pairs, if there was one (Devlin et al. 2019)."""
         pooler = self.head.pooler
@@ -181,12 +185,13 @@ _HOMES = {
     "span": ("span", "Span"),
     "choice": ("choice", "Choice"),
     "generate": ("generate", "Generate"),
+    "generate with a decoder": ("decode", "Decode"),
 }
 
 
 def make_task(recipe: TaskRecipe, vocabulary: Vocabulary) -> Task:
     """The task that a recipe names, with new layers."""
-    module, name = _HOMES[recipe.task]
+    module, name = _HOMES[recipe.task if recipe.decoder is None else f"{recipe.task} with a decoder"]
     made = getattr(import_module(f"firth.tasks.{module}"), name)(recipe, vocabulary)
     assert isinstance(made, Task)
     return made

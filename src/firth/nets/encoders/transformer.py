@@ -15,7 +15,7 @@ from firth.nets.encoders.encoder import Encoder, pick
 from firth.nets.linear import Linear, linear
 from firth.nets.noise import Noise, add_dropped
 from firth.nets.recipe import EncoderRecipe, NetRecipe
-from firth.nets.visibility import Asked, Sight, View
+from firth.nets.visibility import Asked, Sight, Source, View
 
 _SPREAD = 0.02
 _FEW = 0.75  # share of the places up to which the last layer is made for these alone
@@ -59,6 +59,22 @@ class Attention(nn.Module):
         return self.out(found), [keys, values]
 
 
+class SourceAttention(nn.Module):
+    """Every place of a decoder asks all places of its source."""
+
+    def __init__(self, recipe: EncoderRecipe) -> None:
+        super().__init__()
+        self.recipe = recipe
+        self.query = make_linear(recipe.width, recipe.width)
+        self.keys = make_linear(recipe.source, 2 * recipe.width)
+        self.out = make_linear(recipe.width, recipe.width)
+
+    def forward(self, asking: Tensor, source: Source, noise: Noise | None) -> Tensor:
+        """(rows, places, width)."""
+        heads, rate, keys = self.recipe.heads, self.recipe.attention_dropout, self.keys(source.states)
+        return cast(Tensor, self.out(attend(self.query(asking), keys, heads, source.sight, rate, noise)))
+
+
 class FeedForward(nn.Module):
     """Two products with an activation between."""
 
@@ -80,12 +96,16 @@ class Layer(nn.Module):
         self.recipe = recipe
         if attention:
             self.attention, self.norm1 = Attention(recipe), make_norm(recipe)
+        if attention and recipe.source:
+            self.source, self.norm3 = SourceAttention(recipe), make_norm(recipe)
         if feedforward:
             self.feedforward, self.norm2 = FeedForward(recipe), make_norm(recipe)
 
-    def attend(self, x: Tensor, sight: Sight, noise: Noise | None) -> Tensor:
-        """The first half for all places."""
-        return self._add(x, lambda y: self.attention(y, sight, noise), self.norm1, noise)
+    def attend(self, x: Tensor, sight: Sight, view: View) -> Tensor:
+        """The first half for all places, and what they find in the source if there is one."""
+        noise, source = view.noise, view.source
+        x = self._add(x, lambda y: self.attention(y, sight, noise), self.norm1, noise)
+        return x if source is None else self._add(x, lambda y: self.source(y, source, noise), self.norm3, noise)
 
     def ask(self, asking: Tensor, asked: Asked, seen: Tensor, sight: Sight, noise: Noise | None) -> Tensor:
         """The first half for other states than those that are seen."""
@@ -143,7 +163,8 @@ class Transformer(Encoder):
         shape, noise = (entered.shape[0], entered.shape[1]), view.noise
         states, sight = [entered], view.sight(entered.dtype)
         asked = None
-        if places is not None and (queries is not None or len(places) <= _FEW * math.prod(shape)):
+        few = places is not None and view.source is None and len(places) <= _FEW * math.prod(shape)
+        if places is not None and (queries is not None or few):
             asked = Asked(places, shape)
             asked_sight = asked.limit((query_view or view).sight(entered.dtype))
         for number, (first, second) in enumerate(self._halves(), 1):
@@ -153,9 +174,9 @@ class Transformer(Encoder):
             if queries is not None and asked is not None:
                 queries = second.feed(first.ask(queries, asked, seen, asked_sight, noise), noise)
             if not last or places is None:
-                states.append(second.feed(first.attend(seen, sight, noise), noise))
+                states.append(second.feed(first.attend(seen, sight, view), noise))
             elif queries is None:
-                queries = second.feed(pick(first.attend(seen, sight, noise), places), noise)
+                queries = second.feed(pick(first.attend(seen, sight, view), places), noise)
         if queries is not None:
             return states, self._finish(queries)
         states[-1] = self._finish(states[-1])

@@ -1,0 +1,120 @@
+"""generate with a decoder: one network reads the source, another writes and looks at what the first has made of it.
+
+Both begin with what they have learnt from text, each from its own; only the attention from one to the other is new
+(Vaswani et al. 2017; Ramachandran et al. 2017; Rothe et al. 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from firth.nets.batch import Batch, Loss
+from firth.nets.model import own_tensors
+from firth.nets.network import Network, States, Vocabulary
+from firth.nets.noise import Noise
+from firth.nets.recipe import NetRecipe
+from firth.nets.scoring import longest
+from firth.nets.visibility import Source, source_of
+from firth.tasks.examples import Example, GenerateExample
+from firth.tasks.frame import Frame
+from firth.tasks.generate import Follow, Generate
+from firth.tasks.head import spread
+from firth.tasks.recipe import TaskRecipe
+from firth.tasks.rows import GROUPS, PLACES, Numbers, Row, pack
+from firth.tasks.task import LABELS
+from firth.tokens.language import FIRST_WORD
+from firth.tokens.tokenizer import EOS
+
+_LENGTHS = "lengths"  # the mark with the number of tokens of each target, its end included
+
+
+class Decode(Generate):
+    """-log p(target | states of the source), by a decoder of its own."""
+
+    writes: ClassVar[bool] = False
+
+    def __init__(self, recipe: TaskRecipe, vocabulary: Vocabulary) -> None:
+        nn.Module.__init__(self)
+        assert recipe.decoder is not None
+        self.recipe = recipe
+        self.decoder = Network(recipe.decoder, vocabulary)
+
+    def begin_with(self, network: Network) -> None:
+        """Takes over what a network has learnt by itself; how it looks at a source is still to be learnt."""
+        own = own_tensors(self.decoder)
+        with torch.no_grad():
+            for name, tensor in own_tensors(network).items():
+                own[name].copy_(tensor)
+
+    def rows(self, examples: Sequence[Example], frame: Frame) -> list[list[Row]]:
+        pairs = cast(Sequence[GenerateExample], examples)
+        sources = frame.encode([one.source for one in pairs])
+        targets = frame.encode([one.target or "" for one in pairs])
+        return [[self._pair(source, target, frame)] for source, target in zip(sources, targets, strict=True)]
+
+    def _pair(self, source: Numbers, target: Numbers, frame: Frame) -> Row:
+        """The source as the first network reads it; the target is kept in the marks, ready to be learnt."""
+        frame.cut += source.size <= frame.room(1) and target.size > self.longest
+        row = self._source(source, frame)
+        labels = np.append(target[: self.longest], EOS)
+        return Row(row.ids, row.segments, None, {**row.marks, LABELS: labels, _LENGTHS: np.array([labels.size])})
+
+    def _source(self, source: Numbers, frame: Frame) -> Row:
+        framed = frame.row(source)
+        return Row(framed.ids, framed.segments, None, {PLACES: np.arange(framed.ids.size)})
+
+    @property
+    def longest(self) -> int:
+        """As asked for, as far as the decoder has places; its first one is for what stands before a text."""
+        asked, places = super().longest, longest(self.decoder.recipe)
+        return asked if places is None else min(asked, places - 1)
+
+    def loss(self, network: Network, states: States, batch: Batch, noise: Noise | None) -> Loss:
+        labels, lengths = batch.marks[LABELS], batch.marks[_LENGTHS]
+        rows = torch.arange(len(lengths)).repeat_interleave(lengths)
+        targets, held = spread(labels, rows, len(lengths))
+        entered = torch.full_like(targets, EOS)  # what stands before a text; then each token is told the one before
+        entered[:, 1:] = targets[:, :-1]
+        places = held.flatten().nonzero()[:, 0]
+        found = self.decoder(_batch(entered), places, noise, _source_of(states, batch))
+        total = self.decoder.output.loss(found.last, labels, entered.flatten()[places], noise)
+        return Loss(total, len(labels))
+
+    def follow(self, network: Network, sources: Sequence[Numbers], frame: Frame) -> Follow:
+        """Sources are read once."""
+        batch = pack([self._source(one, frame) for one in sources], FIRST_WORD)
+        read = _source_of(network(batch, self.places(batch)), batch)
+
+        def ask(begun: Sequence[tuple[int, tuple[int, ...]]]) -> Tensor:
+            ids = torch.tensor([[EOS, *tokens] for _, tokens in begun])
+            last = torch.arange(1, len(ids) + 1) * ids.shape[1] - 1
+            found = self.decoder(_batch(ids), last, None, read.pick(torch.tensor([one for one, _ in begun])))
+            return self.decoder.output.log_probabilities(found.last)
+
+        return ask
+
+    def flops(self, batch: Batch) -> float:
+        """Those of the decoder without its look at the source."""
+        lengths = batch.marks[_LENGTHS]
+        return float(lengths.sum()) * self.decoder.work(int(lengths.max()))
+
+
+def looking(recipe: NetRecipe, width: int) -> NetRecipe:
+    """The recipe of a network that looks at states of that width, too."""
+    return replace(recipe, encoder=replace(recipe.encoder, source=width))
+
+
+def _source_of(states: States, batch: Batch) -> Source:
+    """What was made of each source, those of different length side by side."""
+    groups = batch.marks[GROUPS]
+    return source_of(*spread(states.at(batch.marks[PLACES]), groups, int(groups.max()) + 1))
+
+
+def _batch(ids: Tensor) -> Batch:
+    return Batch(ids=ids, starts=ids >= FIRST_WORD)
