@@ -135,7 +135,7 @@ class Span(Task):
         answerable = [(one, answer["span"]) for one, answer in zip(gold, answers, strict=True) if one]
         if answerable:
             apart = measure("span", *zip(*answerable, strict=True), seed=seed, samples=samples)
-            found |= {"span_f1": apart["f1"], "span_f1_interval": apart["f1_interval"]}
+            found |= {f"span_{name}": apart[name] for name in ("f1", "f1_interval") if name in apart}
         return found
 
 
