@@ -194,7 +194,8 @@ def write(table: Table, results: dict[str, dict[str, list[dict[str, Any]]]], bro
 def options_of(table: Table) -> str:
     bench = table.bench
     quick = f"--quick --minutes {bench.minutes:g}" if bench.passes else f"--minutes {bench.minutes:g}"
-    return f"{quick} --seeds {table.seeds}"
+    only = "" if len(table.sets) == len(DATASETS) else f" --only {','.join(table.sets)}"
+    return f"{quick} --seeds {table.seeds}{only}"
 
 
 def grid(
