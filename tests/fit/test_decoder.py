@@ -44,9 +44,7 @@ def tune(models: dict[str, Path], out: Path, *, reader: str = "bert", decoder: s
 
 
 @pytest.mark.parametrize(("reader", "decoder"), [("bert", "gpt"), ("bert", "bert"), ("elmo", "gpt"), ("lstm", "gpt")])
-def test_a_few_targets_are_learnt_by_heart(
-    reader: str, decoder: str, models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_few_targets_are_learnt_by_heart(reader: str, decoder: str, models: dict[str, Path], tmp_path: Path) -> None:
     tuned = tune(models, tmp_path / "m", reader=reader, decoder=decoder)
     asked = [source for source, _ in items("generate")]
     told = tuned.predict(asked)

@@ -110,7 +110,7 @@ def test_a_run_that_was_interrupted_ends_the_same(tmp_path: Path, monkeypatch: p
 
 
 def test_a_budget_of_time_is_not_spent_on_compiling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nets, "warm_up", lambda *given: time.sleep(2))
+    monkeypatch.setattr(nets, "warm_up", lambda *given: time.sleep(5))
     settings = ["tokenizer=words", "tokenizer.min_count=1", "rows.length=16", "embedding.start=vectors"]
     train("bert", text(600), out=tmp_path / "b", size="tiny", budget="1s", threads=1, settings=settings, reload=False)
-    assert open_artifact(tmp_path / "b").manifest.budget["spent"]["seconds"] < 1.9
+    assert open_artifact(tmp_path / "b").manifest.budget["spent"]["seconds"] < 5
