@@ -25,6 +25,7 @@ from firth.fit.loop import Plan, State
 from firth.fit.optimisers import make_optimiser
 from firth.fit.preflight import describe, make_plan
 from firth.fit.session import Session, machine
+from firth.fit.settle import is_free
 from firth.fit.stages import Stage, Stages, documents_of, remove_stages, task_stage
 from firth.fit.train import Text
 from firth.fit.tuning import TaskBatches, TaskLearner
@@ -36,11 +37,13 @@ from firth.progress import note
 from firth.recipes.values import recipe_to_json
 from firth.tasks.builtin import builtin_examples
 from firth.tasks.decode import Decode, looking
-from firth.tasks.examples import Example
+from firth.tasks.examples import Example, TagExample
+from firth.tasks.frame import Frame
 from firth.tasks.model import TaskModel
 from firth.tasks.reading import parse_fields, read_items, read_task
-from firth.tasks.recipe import TASKS, Strategy, TaskName
+from firth.tasks.recipe import TASKS, Strategy, TaskName, TaskRecipe
 from firth.tasks.solver import Solver
+from firth.tasks.tag import words_inside
 from firth.tasks.task import Task, class_weights, make_task
 
 Examples = str | Path | Iterable[Any]
@@ -183,6 +186,13 @@ def read_all(task: TaskName, given: Examples, *, skip_bad: bool = False, fields:
     return found
 
 
+def _inside(recipe: TaskRecipe, tuning: Tuning, base: NetModel) -> int:
+    """How many words of a token are told apart, which the tokens of the examples decide."""
+    if tuning.task != "tag" or not is_free(tuning.settings, "inside"):
+        return recipe.inside
+    return words_inside(cast(Sequence[TagExample], tuning.train), Frame(recipe.network, base.tokenizer))
+
+
 class Tuned:
     """A fine-tuning under way."""
 
@@ -190,7 +200,7 @@ class Tuned:
         self.tuning = tuning
         writes = None if tuning.decoder is None else looking(tuning.decoder.recipe, base.recipe.width)
         self.recipe = settle_task(tuning.task, base.recipe, tuning.train, tuning.strategy, tuning.settings, writes)
-        self.recipe = replace(self.recipe, fields=tuple(tuning.fields))
+        self.recipe = replace(self.recipe, fields=tuple(tuning.fields), inside=_inside(self.recipe, tuning, base))
         self.base = base = rebuilt(base, self.recipe.network)
         self.dev = _with_known_labels(tuning.dev, self.recipe.labels, skip_bad)
         if tuning.random:

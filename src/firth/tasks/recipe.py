@@ -90,6 +90,9 @@ class TaskRecipe:
     """pair: both orders are read and their states added (GPT on similarity)."""
     spaced: bool = True
     """tag: whether spaces stand between words."""
+    inside: int = 1
+    """tag: words that a token may hold, each with scores of its own; from 2 on sentences without spaces are read as a
+    whole, so that a network finds the tokens it has learnt where words are single characters."""
     stride: int = 64
     """span: tokens from the beginning of a window over a long passage to that of the next."""
     longest: int = 30
@@ -109,6 +112,8 @@ class TaskRecipe:
             raise RecipeError(f"there is no task {self.task!r}: {near_miss(self.task, TASKS)}")
         if self.strategy not in STRATEGIES:
             raise RecipeError(f"there is no strategy {self.strategy!r}: {near_miss(self.strategy, STRATEGIES)}")
+        if not 1 <= self.inside <= 100:
+            raise RecipeError(f"inside={self.inside} must be from 1 to 100.")
         if not 0 < self.layer_decay <= 1:
             raise RecipeError(f"layer_decay={self.layer_decay} must be above 0 and at most 1, such as 0.95.")
         if self.decoder is not None and self.task != "generate":

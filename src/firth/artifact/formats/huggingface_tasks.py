@@ -147,6 +147,7 @@ def _changes(recipe: TaskRecipe, kind: Kind, form: Form) -> list[str]:
         "head.encoder=none": head.encoder != "none",
         "head.inputs=0": head.inputs > 0,
         "head.crf=false": head.crf and recipe.task == "tag",
+        "inside=1": recipe.inside > 1,
         "symmetric=false": recipe.symmetric and recipe.task == "pair",
     }
     if recipe.task in ("classify", "pair", "choice"):
