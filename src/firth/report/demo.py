@@ -79,9 +79,9 @@ VECTORS = (
     Line("fasttext", ("epochs=2",)),
 )
 NETS = (
-    Line("lstm", tokenizer="words", size="mini", budget="40s"),
-    Line("elmo", tokenizer="words", size="tiny", budget="40s"),
-    Line("gpt", tokenizer="wordpiece", size="tiny", budget="40s"),
+    Line("lstm", tokenizer="words", size="mini", budget="25s"),
+    Line("elmo", tokenizer="words", size="tiny", budget="25s"),
+    Line("gpt", tokenizer="wordpiece", size="tiny", budget="30s"),
     Line("bert", tokenizer="wordpiece", size="tiny", budget="40s"),
 )
 CONTEXTS = (

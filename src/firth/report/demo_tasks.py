@@ -23,7 +23,7 @@ class Tuning:
     """The folder of what was trained before."""
     random: bool = False
     """The same network with new parameters: what was pre-training worth?"""
-    settings: tuple[str, ...] = ("learning.epochs=6", "learning.batch=16")
+    settings: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -35,8 +35,10 @@ ABOUT = {
     "pair": "Does a summary belong to a text?",
     "tag": "Which words are names of parameters?",
 }
+PASSES = {"classify": 5, "pair": 4, "tag": 6}
+"""Over the examples: as many as there is time for."""
 TUNINGS = tuple(
-    Tuning(task, model, random)
+    Tuning(task, model, random, (f"learning.epochs={PASSES[task]}", "learning.batch=16"))
     for task in ABOUT
     for model, random in (("skipgram", False), ("bert-wordpiece", True), ("bert-wordpiece", False))
 )
