@@ -3,12 +3,13 @@
     python bench/data_size.py [--quick] [-o FOLDER] [--minutes 15] [--seeds 2] [--only kinds,strategies,stages]
                               [--with FILE.json]
 
-Skip-gram, GloVe, ELMo and BERT, each pre-trained for the same minutes on the same text, learn SST-2 (classify) and
-CoNLL-2003 (tag) from 100, 1,000, 10,000 and all examples. `strategies` compares what learns nothing below the head with
-what learns everything; `stages` goes on pre-training before that: with the text of the task's examples (TAPT), with
-text of its domain (DAPT, made once for all sizes), or both. Up to 1,000 examples the mean over the seeds counts, above
-that one run; scores are those on 1,000 dev examples at most. The folder is that of bench/results.py: models that are
-there are used, and results are kept. --with takes the numbers that an earlier run has written beside its page.
+Skip-gram, GloVe, ELMo and BERT, pre-trained for the same minutes on the same text (GloVe until it is done), learn
+SST-2 (classify) and CoNLL-2003 (tag) from 100, 1,000, 10,000 and all examples. `strategies` compares what learns
+nothing below the head with what learns everything; `stages` goes on pre-training before that: with the text of the
+task's examples (TAPT), with text of its domain (DAPT, made once for all sizes), or both. Up to 1,000 examples the mean
+over the seeds counts, above that one run; scores are those on 1,000 dev examples at most. The folder is that of
+bench/results.py: models that are there are used, and results are kept. --with takes the numbers that an earlier run has
+written beside its page.
 """
 
 from __future__ import annotations
@@ -127,8 +128,7 @@ class Study(NamedTuple):
 
     def known(self) -> dict[str, dict[str, Any]]:
         """What came of points so far, by the names of their cells."""
-        found = {self.cell(*one): self.bench.known(self.cell(*one), self.words(*one)) for one in self.points()}
-        return {cell: told for cell, told in found.items() if told is not None}
+        return self.bench.known_of({self.cell(*one): self.words(*one) for one in self.points()})
 
     def missing(self) -> list[Point]:
         """Those of which nothing is known yet."""
@@ -140,7 +140,7 @@ class Study(NamedTuple):
         bench, missing, waiting = self.bench, self.missing(), 0.0
         for model in models(missing):
             if not (bench.folder / bench.model(model, "en") / "manifest.json").exists():
-                waiting += 25 + 60 * bench.minutes
+                waiting += 25 + 60 * (bench.minutes if task_data.RECIPES[model].timed else 1)
         for name, line, size, _ in missing:
             passes = 20 if size <= 500 else 10 if size <= 2_000 else 5 if size <= 10_000 else 3
             dev = min(bench.most_dev, DATASETS[name].held) / 3
@@ -226,7 +226,8 @@ def page(study: Study, found: Scores) -> str:
         "# How many examples does a model need?",
         "",
         f"Made by `python bench/data_size.py{' --quick' * (study.sizes == QUICK_SIZES)} --minutes {bench.minutes:g}`. "
-        f"Each model was pre-trained for {bench.minutes:g} minutes on wiki_en and wikinews_en; "
+        f"Each model was pre-trained for {bench.minutes:g} minutes on wiki_en and wikinews_en, GloVe with the passes "
+        "it has by default; "
         f"scores on at most {bench.most_dev:,} dev examples. TAPT goes on pre-training with the text of "
         f"the examples, DAPT with text of the domain (films for SST-2, news for CoNLL-2003), {study.stage} each.",
         "",

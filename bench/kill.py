@@ -1,10 +1,11 @@
 """Training that is killed again and again ends with the same weights as if nothing had happened.
 
     python bench/kill.py [--times 20] [--recipe bert]
+    python bench/kill.py --times 4 --checkpoint 10 -- finetune bert classify --train a.tsv --dev b.tsv --task-text
 
 A small network is trained once without interruption, and again in a process that is killed (kill -9) at a
 random moment, also while it starts and while it saves, and resumed, as many times as asked for. The digests of the
-weights must be equal.
+weights must be equal. After `--` any command of Firth that takes `-o` and `--resume` can be given instead.
 """
 
 from __future__ import annotations
@@ -29,12 +30,15 @@ def main() -> int:
     parser.add_argument("--recipe", default="bert")
     parser.add_argument("--budget", default="150ktok")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--checkpoint", type=float, default=0.05, help="seconds between checkpoints")
+    parser.add_argument("command", nargs="*", help="after --: what to run instead, without -o")
     asked = parser.parse_args()
+    small = ["train", asked.recipe, "builtin:oracle", "--size", "tiny", "--budget", asked.budget, "--threads", "1"]
+    command = [sys.executable, "-m", "firth", *(asked.command or small)]
     rng = random.Random(asked.seed)
+    os.environ["FIRTH_CHECKPOINT"] = str(asked.checkpoint)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        command = [sys.executable, "-m", "firth", "train", asked.recipe, "builtin:oracle", "--size", "tiny"]
-        command += ["--budget", asked.budget, "--threads", "1"]
         started = time.monotonic()
         subprocess.run([*command, "-o", str(folder / "whole")], check=True, capture_output=True)
         expected, seconds = digest(folder / "whole"), time.monotonic() - started
@@ -62,28 +66,32 @@ def interrupt(command: list[str], folder: Path, times: int, seconds: float, expe
 
 def begin(command: list[str], out: Path, rng: random.Random, longest: float) -> bool:
     """Starts or resumes training and kills it; false if it was done before."""
-    manifest = out / "checkpoint" / "manifest.json"
-    before = manifest.stat().st_mtime_ns if manifest.exists() else 0
-    environment = os.environ | {"FIRTH_CHECKPOINT": "0.05"}
+    before = saved(out)[0]
     with subprocess.Popen(
-        [*command, "-o", str(out), "--resume"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*command, "-o", str(out), "--resume"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         if rng.random() < _STARTING:
             time.sleep(3 * rng.random())
         else:
-            while process.poll() is None and not is_newer(manifest, before):
+            while process.poll() is None and saved(out)[0] <= before:
                 time.sleep(0.01)
             time.sleep(longest * rng.random())
         process.send_signal(signal.SIGKILL)
-        return process.wait() == -signal.SIGKILL
+        killed = process.wait() == -signal.SIGKILL
+    if killed:
+        print(f"  killed; last checkpoint: {saved(out)[1]}", flush=True)
+    return killed
 
 
-def is_newer(path: Path, before: int) -> bool:
-    """Whether a file has been written since, though it may be replaced or gone at any moment."""
-    try:
-        return path.stat().st_mtime_ns > before
-    except FileNotFoundError:
-        return False
+def saved(out: Path) -> tuple[int, str]:
+    """When the last checkpoint of a result or of its stages was written, and where."""
+    found = [(0, "none")]
+    for folder in (out, *out.with_name(f"{out.name}.stages").glob("*")):
+        try:
+            found.append(((folder / "checkpoint" / "manifest.json").stat().st_mtime_ns, folder.name))
+        except FileNotFoundError:  # it may be replaced or gone at any moment
+            continue
+    return max(found)
 
 
 def digest(folder: Path) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-from task_data import DATASETS, LANGUAGES, RECIPES, Bench, Dataset, explain, run, show
+from task_data import CORPORA, DATASETS, LANGUAGES, RECIPES, Bench, Dataset, explain, run, show
 
 QUICK_SHARE, QUICK_DEV, QUICK_MINUTES = 5, 200, 0.75
 MINILM = "minilm"
@@ -78,8 +78,7 @@ class Table(NamedTuple):
 
     def known(self) -> dict[str, dict[str, Any]]:
         """What came of them so far, by the names of their cells."""
-        found = {self.cell(*one): self.bench.known(self.cell(*one), self.words(*one)) for one in self.every()}
-        return {cell: told for cell, told in found.items() if told is not None}
+        return self.bench.known_of({self.cell(*one): self.words(*one) for one in self.every()})
 
     def missing(self) -> list[tuple[str, str, int]]:
         """Those of which nothing is known yet."""
@@ -169,7 +168,7 @@ def write(table: Table, results: dict[str, dict[str, list[dict[str, Any]]]], bro
         "# Results on real tasks",
         "",
         f"Made by `python bench/results.py {options_of(table)}`. Every network was pre-trained by Firth for the same "
-        f"{bench.minutes:g} minutes on 2 cores on wiki_en and wikinews_en, or on wiki_zh, in the size that Firth "
+        f"{bench.minutes:g} minutes on 2 cores on {texts_of(table)}, in the size that Firth "
         "chooses for that time, and then fine-tuned. A cell is the mean over "
         f"{table.seeds} seed{'s' * (table.seeds > 1)} on the dev part, ± half of the range, and the seconds of a "
         "fine-tuning with one thread. The dev part also decides which state is kept, so that scores are a little too "
@@ -189,6 +188,13 @@ def write(table: Table, results: dict[str, dict[str, list[dict[str, Any]]]], bro
                 lines += ["", f"### {ROWS[row].title} ({called})", "", "```sh", *commands(table, row, sets), "```"]
     lines += [f"\nLeft out: {name}: {why}." for name, why in broken.items()]
     return "\n".join(lines) + "\n"
+
+
+def texts_of(table: Table) -> str:
+    """What the models of the table have read."""
+    languages = dict.fromkeys(DATASETS[name].language for name in table.sets)
+    texts = [" and ".join(Path(one).name.split(".")[0] for one in CORPORA[language]) for language in languages]
+    return ", or on ".join(texts)
 
 
 def options_of(table: Table) -> str:

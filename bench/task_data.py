@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -90,7 +90,7 @@ class Recipe(NamedTuple):
 
     name: str
     timed: bool = True
-    """Whether it is given as long as the others; a tokenizer takes what it takes."""
+    """Whether it is given as long as the others; a tokenizer and GloVe's counts take what they take."""
     network: bool = False
     """Rows of 128 tokens then, so that all can read long texts; the size is what Firth chooses for the time."""
 
@@ -98,7 +98,7 @@ class Recipe(NamedTuple):
 RECIPES = {
     "words": Recipe("words", timed=False),
     "skipgram": Recipe("skipgram"),
-    "glove": Recipe("glove"),
+    "glove": Recipe("glove", timed=False),
     "elmo": Recipe("elmo", network=True),
     "gpt": Recipe("gpt", network=True),
     "bert": Recipe("bert", network=True),
@@ -255,6 +255,11 @@ class Bench(NamedTuple):
             return None
         told: dict[str, Any] = json.loads(self._kept(cell).read_text())
         return told if told["command"] == [*words, "-o", f"tuned/{cell}"] and "error" not in told else None
+
+    def known_of(self, cells: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+        """What came of cells so far, by their names; `cells` are the words of their commands."""
+        found = {cell: self.known(cell, words) for cell, words in cells.items()}
+        return {cell: told for cell, told in found.items() if told is not None}
 
     def take(self, path: Path) -> None:
         """Results that another run has written, as if they had been made here; those of this folder stay."""
