@@ -62,6 +62,8 @@ class Memory:
 
     def pick(self, rows: Tensor) -> Memory:
         """The memory of some of the rows, perhaps several times: for beams."""
+        if self.tensors and torch.equal(rows, torch.arange(len(self.tensors[0]))):
+            return self
         return Memory(self.length, [tensor.index_select(0, rows) for tensor in self.tensors])
 
 
@@ -102,12 +104,23 @@ class Network(nn.Module):
         last = torch.cat([f[1] for f in found], -1) if len(found) > 1 else found[0][1]
         return States(layers, last, places)
 
-    def extend(self, ids: Tensor, memory: Memory | None = None) -> tuple[Tensor, Memory]:
-        """(rows, new places, width): the last states of new tokens after those in the memory, and the new memory."""
+    def extend(
+        self,
+        ids: Tensor,
+        memory: Memory | None = None,
+        segments: Tensor | None = None,
+        times: Tensor | None = None,
+        source: Source | None = None,
+    ) -> tuple[Tensor, Memory]:
+        """(rows, new places, width): the last states of new tokens after those in the memory, and the new memory.
+
+        New tokens with the same of `times` see one another, too. A decoder is given its `source` with the first ones.
+        """
         begun = memory or Memory(0, [])
         positions = torch.arange(begun.length, begun.length + ids.shape[1], device=ids.device)[None].expand_as(ids)
-        entered = self.embedding(ids, positions, None)
-        states, tensors = self._encoders()[0].extend(entered, begun.tensors)
+        entered = self.embedding(ids, positions, segments)
+        view = View("causal", (ids.shape[0], ids.shape[1]), times=times, source=source)
+        states, tensors = self._encoders()[0].extend(entered, begun.tensors, view)
         return states, Memory(begun.length + ids.shape[1], tensors)
 
     def _encoders(self) -> list[Encoder]:

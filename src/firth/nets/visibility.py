@@ -85,10 +85,6 @@ class Source(NamedTuple):
     sight: Sight
     """Which of these places are there: the same for all that look."""
 
-    def pick(self, rows: Tensor) -> Source:
-        """That of some rows, perhaps several times."""
-        return Source(self.states[rows], Sight(*(None if one is None else one[rows] for one in self.sight)))
-
 
 def source_of(states: Tensor, held: Tensor) -> Source:
     """States (rows, places, width), of which those that are `held` (rows, places) may be looked at."""

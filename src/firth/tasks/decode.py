@@ -23,7 +23,7 @@ from firth.nets.scoring import longest
 from firth.nets.visibility import Source, source_of
 from firth.tasks.examples import Example, GenerateExample
 from firth.tasks.frame import Frame
-from firth.tasks.generate import Follow, Generate
+from firth.tasks.generate import Generate, NetWriting, Writing
 from firth.tasks.head import spread
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.rows import GROUPS, PLACES, Numbers, Row, pack
@@ -82,22 +82,20 @@ class Decode(Generate):
         entered = torch.full_like(targets, EOS)  # what stands before a text; then each token is told the one before
         entered[:, 1:] = targets[:, :-1]
         places = held.flatten().nonzero()[:, 0]
-        found = self.decoder(_batch(entered), places, noise, _source_of(states, batch))
+        found = self.decoder(_batch(entered), places, noise, source_states(states, batch))
         total = self.decoder.output.loss(found.last, labels, entered.flatten()[places], noise)
         return Loss(total, len(labels))
 
-    def follow(self, network: Network, sources: Sequence[Numbers], frame: Frame) -> Follow:
-        """Sources are read once."""
+    def room(self, frame: Frame) -> int:
+        return frame.room(1)
+
+    def writer(self, network: Network) -> Network:
+        return self.decoder
+
+    def begin(self, network: Network, sources: Sequence[Numbers], frame: Frame) -> Writing:
         batch = pack([self._source(one, frame) for one in sources], FIRST_WORD)
-        read = _source_of(network(batch, self.places(batch)), batch)
-
-        def ask(begun: Sequence[tuple[int, tuple[int, ...]]]) -> Tensor:
-            ids = torch.tensor([[EOS, *tokens] for _, tokens in begun])
-            last = torch.arange(1, len(ids) + 1) * ids.shape[1] - 1
-            found = self.decoder(_batch(ids), last, None, read.pick(torch.tensor([one for one, _ in begun])))
-            return self.decoder.output.log_probabilities(found.last)
-
-        return ask
+        read = source_states(network(batch, self.places(batch)), batch)
+        return NetWriting(self.decoder, *self.decoder.extend(torch.full((len(sources), 1), EOS), source=read))
 
     def flops(self, batch: Batch) -> float:
         """Those of the decoder without its look at the source."""
@@ -110,7 +108,7 @@ def looking(recipe: NetRecipe, width: int) -> NetRecipe:
     return replace(recipe, encoder=replace(recipe.encoder, source=width))
 
 
-def _source_of(states: States, batch: Batch) -> Source:
+def source_states(states: States, batch: Batch) -> Source:
     """What was made of each source, those of different length side by side."""
     groups = batch.marks[GROUPS]
     return source_of(*spread(states.at(batch.marks[PLACES]), groups, int(groups.max()) + 1))

@@ -6,30 +6,29 @@ network. So whatever predicts tokens can learn it, BERT too. `decode.py` has the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, cast
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from firth.nets.batch import Batch, Loss
-from firth.nets.network import Network, States, Vocabulary
+from firth.nets.network import Memory, Network, States, Vocabulary
 from firth.nets.noise import Noise
 from firth.tasks.examples import Example, GenerateExample
 from firth.tasks.frame import Frame
 from firth.tasks.metrics import measure
 from firth.tasks.recipe import TaskRecipe
-from firth.tasks.rows import PLACES, Numbers, Row, pack
+from firth.tasks.rows import PLACES, Numbers, Row
 from firth.tasks.solver import Answer
 from firth.tasks.task import LABELS, Floats, Task
 from firth.tokens.language import FIRST_WORD
 from firth.tokens.tokenizer import EOS, UNK, Tokenizer
 
-Follow = Callable[[Sequence[tuple[int, tuple[int, ...]]]], Tensor]
-"""Log-probabilities (texts, tokens) of the next token of texts, given as the number of their source and their tokens so
-far; those that are asked for at a time are equally long."""
-_TOGETHER = 32  # sources whose targets are written side by side
+_TOGETHER = 32  # sources at most whose targets are written side by side
+_REMEMBERED = 1 << 25  # numbers at most that are kept of all texts that are written side by side
 _LENGTH_POWER = 0.6  # what the length of a text is raised to before its score is divided by it (Wu et al. 2016)
 
 
@@ -44,6 +43,32 @@ class Hypothesis(NamedTuple):
     def rank(self) -> float:
         """What texts of different length are compared by."""
         return self.score / float(max(1, len(self.tokens)) ** _LENGTH_POWER)
+
+
+class Writing(Protocol):
+    """Texts that are written side by side, all equally long."""
+
+    logs: Tensor
+    """(texts, tokens): log-probabilities of what comes next."""
+
+    def add(self, rows: Tensor, tokens: Tensor) -> None:
+        """Goes on with some of the texts, perhaps several times, each with one more token."""
+
+
+class NetWriting:
+    """Texts of a network, which keeps what it has made of them and of their sources."""
+
+    def __init__(self, network: Network, states: Tensor, memory: Memory, segment: int | None = None) -> None:
+        self.network, self.segment = network, segment
+        self._keep(states, memory)
+
+    def add(self, rows: Tensor, tokens: Tensor) -> None:
+        ids = tokens[:, None]
+        segments = None if self.segment is None else torch.full_like(ids, self.segment)
+        self._keep(*self.network.extend(ids, self.memory.pick(rows), segments))
+
+    def _keep(self, states: Tensor, memory: Memory) -> None:
+        self.logs, self.memory = self.network.output.log_probabilities(states[:, -1]), memory
 
 
 class Generate(Task):
@@ -67,20 +92,17 @@ class Generate(Task):
         targets = frame.encode([one.target or "" for one in pairs])
         return [[self.row(source, target, frame)] for source, target in zip(sources, targets, strict=True)]
 
-    def row(self, source: Numbers, target: Numbers, frame: Frame, whole: bool = True) -> Row:
-        """A source and its target, or what there is of it; both are cut so that there is room for them."""
-        longest = self.longest
-        room = max(1, frame.room(2) - longest)
-        if whole:
-            frame.cut += source.size > room or target.size > longest
-        framed = frame.row(source[:room], target[:longest])
-        ids = framed.ids if whole else framed.ids[:-1]
-        begin = framed.begins[1]
+    def room(self, frame: Frame) -> int:
+        """Tokens of a source at most."""
+        return max(1, frame.room(2) - self.longest)
+
+    def row(self, source: Numbers, target: Numbers, frame: Frame) -> Row:
+        """A source and its target; both are cut so that there is room for them."""
+        longest, room = self.longest, self.room(frame)
+        frame.cut += source.size > room or target.size > longest
+        ids, segments, (_, begin), _ = frame.row(source[:room], target[:longest])
         times = np.maximum(np.arange(ids.size) - begin + 2, 0)  # all of the source at once, then the delimiter
-        segments = None if framed.segments is None else framed.segments[: ids.size]
-        places = np.arange(begin - 1, ids.size - 1) if whole else np.array([ids.size - 1])
-        marks = {PLACES: places, LABELS: ids[begin:]} if whole else {PLACES: places}
-        return Row(ids, segments, times, marks)
+        return Row(ids, segments, times, {PLACES: np.arange(begin - 1, ids.size - 1), LABELS: ids[begin:]})
 
     def take_over(self, heads: Mapping[str, Tensor]) -> None:
         """There is no layer of its own."""
@@ -94,54 +116,52 @@ class Generate(Task):
         total = network.output.loss(states.at(places), batch.marks[LABELS], previous, noise)
         return Loss(total, self.count(batch))
 
-    def follow(self, network: Network, sources: Sequence[Numbers], frame: Frame) -> Follow:
-        """What tells how texts for these sources may go on."""
+    def writer(self, network: Network) -> Network:
+        """What writes."""
+        return network
 
-        def ask(begun: Sequence[tuple[int, tuple[int, ...]]]) -> Tensor:
-            texts = [(sources[number], np.array(tokens, dtype=np.int64)) for number, tokens in begun]
-            batch = pack([self.row(*one, frame, whole=False) for one in texts], FIRST_WORD)
-            places = batch.marks[PLACES]
-            states = network(batch, places.sort().values)
-            return network.output.log_probabilities(states.at(places))
-
-        return ask
+    def begin(self, network: Network, sources: Sequence[Numbers], frame: Frame) -> Writing:
+        """A text without a token for each of some sources of the same length."""
+        nothing = np.empty(0, dtype=np.int64)
+        rows = [self.row(source, nothing, frame) for source in sources]
+        end = rows[0].marks[PLACES][0] + 1  # what follows the delimiter is to be written
+        ids = torch.from_numpy(np.stack([row.ids[:end] for row in rows]))
+        times = torch.from_numpy(cast(Numbers, rows[0].times)[None, :end])
+        states, memory = network.extend(ids, times=times)  # all that is read is the first segment
+        return NetWriting(network, states, memory, frame.marks.second if frame.segments else None)
 
     def solve(self, network: Network, examples: Sequence[Example], frame: Frame) -> list[Answer]:
         pairs = cast(Sequence[GenerateExample], examples)
-        sources = frame.encode([one.source for one in pairs])
+        sources, room = frame.encode([one.source for one in pairs]), self.room(frame)
+        frame.cut += sum(source.size > room for source in sources)
+        sources = [source[:room] for source in sources]
         answers: list[Answer] = [{} for _ in pairs]
-        order = np.argsort([source.size for source in sources], kind="stable").tolist()
-        for begin in range(0, len(order), _TOGETHER):
-            group = order[begin : begin + _TOGETHER]
+        for group in self._groups([source.size for source in sources], self.writer(network)):
             found = self.write(network, [sources[number] for number in group], frame)
             for number, best in zip(group, found, strict=True):
                 text = written(frame.tokenizer, best.tokens)
                 answers[number] = {"text": text, "logprob": best.score}
         return answers
 
+    def _groups(self, sizes: Sequence[int], writer: Network) -> Iterator[list[int]]:
+        """Numbers of sources of the same length, as many as memory is meant for."""
+        recipe = writer.recipe.encoder
+        for size, same in groupby(np.argsort(sizes, kind="stable").tolist(), key=lambda number: sizes[number]):
+            each = 2 * recipe.width * max(1, recipe.layers) * self.recipe.beams * (size + self.longest)
+            numbers, together = list(same), min(_TOGETHER, max(1, _REMEMBERED // each))
+            yield from (numbers[begin : begin + together] for begin in range(0, len(numbers), together))
+
     @torch.inference_mode()
     def write(self, network: Network, sources: Sequence[Numbers], frame: Frame) -> list[Hypothesis]:
-        """The best target of each source, by beam search."""
-        beams = self.recipe.beams
-        ask = self.follow(network, sources, frame)
-        open_: list[list[Hypothesis]] = [[Hypothesis((), 0.0)] for _ in sources]
-        done: list[list[Hypothesis]] = [[] for _ in sources]
-        for _ in range(self.longest):
-            asked = [(number, one) for number, some in enumerate(open_) for one in some]
-            if not asked:
+        """The best target of each source, by beam search; sources are equally long."""
+        writing = self.begin(network, sources, frame)
+        search = Search(len(sources), self.recipe.beams)
+        for left in reversed(range(self.longest)):
+            search.grow(only_words(writing.logs))
+            if not search.going or not left:
                 break
-            logs = only_words(ask([(number, one.tokens) for number, one in asked]))
-            grown: list[list[Hypothesis]] = [[] for _ in sources]
-            best, tokens = logs.topk(min(beams + 1, logs.shape[1]))
-            for (number, one), scores, ids in zip(asked, best.tolist(), tokens.tolist(), strict=True):
-                grown[number] += [Hypothesis((*one.tokens, t), one.score + s) for s, t in zip(scores, ids, strict=True)]
-            for number, some in enumerate(grown):
-                some.sort(key=lambda one: -one.score)
-                done[number] += [one for one in some[:beams] if one.tokens[-1] == EOS]
-                kept = [one for one in some if one.tokens[-1] != EOS][:beams]
-                enough = len(done[number]) >= beams
-                open_[number] = [] if enough else kept
-        return [max(ended or going, key=lambda one: one.rank) for ended, going in zip(done, open_, strict=True)]
+            writing.add(torch.tensor([row for row, _, _ in search.going]), search.last)
+        return search.best
 
     def answer(self, example: Example, rows: Sequence[Row], scores: Sequence[Floats], frame: Frame) -> Answer:
         raise AssertionError("texts are written, not chosen")
@@ -159,6 +179,43 @@ class Generate(Task):
             seed=seed,
             samples=samples,
         )
+
+
+class Search:
+    """The likeliest texts for several sources, found by going on with the `beams` likeliest of each length."""
+
+    def __init__(self, sources: int, beams: int) -> None:
+        self.beams = beams
+        self.going = [(number, number, Hypothesis((), 0.0)) for number in range(sources)]
+        """Texts that go on: the row of what they were before, the number of their source, and what they are."""
+        self.done: list[list[Hypothesis]] = [[] for _ in range(sources)]
+
+    @property
+    def last(self) -> Tensor:
+        """The last token of each text that goes on."""
+        return torch.tensor([one.tokens[-1] for _, _, one in self.going])
+
+    @property
+    def best(self) -> list[Hypothesis]:
+        """The best text of each source, one that has ended if there is any."""
+        going: list[list[Hypothesis]] = [[] for _ in self.done]
+        for _, number, one in self.going:
+            going[number].append(one)
+        return [max(ended or some, key=lambda one: one.rank) for ended, some in zip(self.done, going, strict=True)]
+
+    def grow(self, logs: Tensor) -> None:
+        """Each text gets one more token by its row of log-probabilities; a source with enough ends is left alone."""
+        grown: list[list[tuple[int, int, Hypothesis]]] = [[] for _ in self.done]
+        scores, tokens = (found.tolist() for found in logs.topk(min(self.beams + 1, logs.shape[1])))
+        for row, (_, number, one) in enumerate(self.going):
+            for score, token in zip(scores[row], tokens[row], strict=True):
+                grown[number].append((row, number, Hypothesis((*one.tokens, token), one.score + score)))
+        self.going = []
+        for number, some in enumerate(grown):
+            some.sort(key=lambda one: -one[2].score)
+            self.done[number] += [one for _, _, one in some[: self.beams] if one.tokens[-1] == EOS]
+            if len(self.done[number]) < self.beams:
+                self.going += [one for one in some if one[2].tokens[-1] != EOS][: self.beams]
 
 
 def only_words(logs: Tensor) -> Tensor:

@@ -33,8 +33,12 @@ class Encoder(nn.Module, ABC):
         """
 
     @abstractmethod
-    def extend(self, entered: Tensor, memory: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """The last states (rows, new places, width) of new vectors after those in the memory, empty at first."""
+    def extend(self, entered: Tensor, memory: list[Tensor], view: View | None = None) -> tuple[Tensor, list[Tensor]]:
+        """The last states (rows, new places, width) of new vectors after those in the memory, empty at first.
+
+        New places see all that is in the memory, and one another as `view` says, or those before them. The source that
+        it may have is needed only at first.
+        """
 
     @abstractmethod
     def work(self, length: int, predicted: float = 1.0) -> float:

@@ -24,7 +24,7 @@ class Identity(Encoder):
     def forward(self, entered: Tensor, view: View, places: Tensor | None = None) -> tuple[list[Tensor], Tensor]:
         return [entered], pick(entered, places)
 
-    def extend(self, entered: Tensor, memory: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def extend(self, entered: Tensor, memory: list[Tensor], view: View | None = None) -> tuple[Tensor, list[Tensor]]:
         return entered, memory
 
     def work(self, length: int, predicted: float = 1.0) -> float:
@@ -64,7 +64,7 @@ class Window(Encoder):
             states.append(last[:, : self.recipe.width].view(*entered.shape[:2], -1))
         return states, last
 
-    def extend(self, entered: Tensor, memory: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def extend(self, entered: Tensor, memory: list[Tensor], view: View | None = None) -> tuple[Tensor, list[Tensor]]:
         read, memory, old = _remembered(entered, memory, self.recipe.context)
         _, last = self(read, View("causal", (read.shape[0], read.shape[1])))
         return last.view(read.shape[0], read.shape[1], -1)[:, old:], memory
@@ -92,7 +92,7 @@ class Bilinear(Encoder):
         states = [entered] if places is not None else [entered, last.view(*entered.shape[:2], -1)]
         return states, last
 
-    def extend(self, entered: Tensor, memory: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def extend(self, entered: Tensor, memory: list[Tensor], view: View | None = None) -> tuple[Tensor, list[Tensor]]:
         read, memory, old = _remembered(entered, memory, self.recipe.context)
         _, last = self(read, View("causal", (read.shape[0], read.shape[1])))
         return last.view(read.shape[0], read.shape[1], -1)[:, old:], memory

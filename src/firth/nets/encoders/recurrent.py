@@ -101,7 +101,7 @@ class Recurrent(Encoder):
             states.append(one.flip(1) if back else one)
         return states, pick(states[-1], places)
 
-    def extend(self, entered: Tensor, memory: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def extend(self, entered: Tensor, memory: list[Tensor], view: View | None = None) -> tuple[Tensor, list[Tensor]]:
         read, memory = self._read(entered.transpose(0, 1), memory, None, None)
         return read[-1].transpose(0, 1), memory
 

@@ -49,14 +49,13 @@ class Attention(nn.Module):
         found = attend(asked.spread(queries), keys, heads, sight, rate, noise)
         return cast(Tensor, self.out(asked.collect(found)))
 
-    def extend(self, entered: Tensor, memory: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """What new places find in those before them and in themselves, and all keys and values so far."""
+    def extend(self, entered: Tensor, memory: list[Tensor], sight: Sight) -> tuple[Tensor, list[Tensor]]:
+        """What new places find in those before them and, by `sight`, in one another; all keys and values so far."""
         queries, *new = split(self.qkv(entered), self.recipe.heads, 3)
         keys, values = (torch.cat(each, 2) for each in zip(memory, new, strict=True)) if memory else new
-        asked, length = queries.shape[2], keys.shape[2]
-        unseen = torch.full((1, asked, length), -torch.inf, dtype=queries.dtype, device=queries.device)
-        found = look(queries, keys, values, Sight(unseen.triu(length - asked + 1)) if asked > 1 else Sight(None))
-        return self.out(found), [keys, values]
+        old = keys.shape[2] - queries.shape[2]
+        hidden = None if sight.hidden is None else f.pad(sight.hidden, (old, 0))
+        return self.out(look(queries, keys, values, Sight(hidden))), [keys, values]
 
 
 class SourceAttention(nn.Module):
@@ -73,6 +72,16 @@ class SourceAttention(nn.Module):
         """(rows, places, width)."""
         heads, rate, keys = self.recipe.heads, self.recipe.attention_dropout, self.keys(source.states)
         return cast(Tensor, self.out(attend(self.query(asking), keys, heads, source.sight, rate, noise)))
+
+    def remember(self, source: Source) -> list[Tensor]:
+        """Keys and values of sources of the same length, so that they are made once."""
+        assert source.sight.hidden is None, "sources that are kept should be equally long"
+        return list(split(self.keys(source.states), self.recipe.heads, 2))
+
+    def extend(self, asking: Tensor, memory: list[Tensor]) -> Tensor:
+        """What new places find in the source."""
+        (queries,) = split(self.query(asking), self.recipe.heads, 1)
+        return cast(Tensor, self.out(look(queries, *memory, Sight(None))))
 
 
 class FeedForward(nn.Module):
@@ -112,16 +121,21 @@ class Layer(nn.Module):
         before = self.norm1(seen) if self.recipe.norm == "pre" else seen
         return self._add(asking, lambda y: self.attention.ask(y, asked, before, sight, noise), self.norm1, noise)
 
-    def extend(self, x: Tensor, memory: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """The first half for new places, and what to keep of all so far."""
+    def extend(self, x: Tensor, memory: list[Tensor], sight: Sight, view: View) -> tuple[Tensor, list[Tensor]]:
+        """The first half for new places, and what to keep of all so far and of the source."""
         kept: list[Tensor] = []
 
         def change(y: Tensor) -> Tensor:
-            found, new = self.attention.extend(y, memory)
+            found, new = self.attention.extend(y, memory[:2], sight)
             kept.extend(new)
             return found
 
-        return self._add(x, change, self.norm1, None), kept
+        x = self._add(x, change, self.norm1, None)
+        if not self.recipe.source:
+            return x, kept
+        if view.source is not None:
+            memory = [*kept, *self.source.remember(view.source)]
+        return self._add(x, lambda y: self.source.extend(y, memory[2:]), self.norm3, None), [*kept, *memory[2:]]
 
     def feed(self, x: Tensor, noise: Noise | None) -> Tensor:
         """The second half."""
@@ -182,11 +196,13 @@ class Transformer(Encoder):
         states[-1] = self._finish(states[-1])
         return states, pick(states[-1], places)
 
-    def extend(self, entered: Tensor, memory: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """The memory has the keys and the values of each layer, (rows, heads, places, size) each."""
-        states, kept = entered, []
+    def extend(self, entered: Tensor, memory: list[Tensor], view: View | None = None) -> tuple[Tensor, list[Tensor]]:
+        """The memory has the keys and the values of each layer, (rows, heads, places, size) each, then the source's."""
+        view = view or View("causal", (entered.shape[0], entered.shape[1]))
+        sight = view.sight(entered.dtype) if entered.shape[1] > 1 else Sight(None)
+        states, kept, own = entered, [], 4 if self.recipe.source else 2
         for number, (first, second) in enumerate(self._halves()):
-            states, new = first.extend(states, memory[2 * number : 2 * number + 2])
+            states, new = first.extend(states, memory[own * number : own * (number + 1)], sight, view)
             states = second.feed(states, None)
             kept += new
         return self._finish(states), kept
