@@ -80,8 +80,8 @@ class SourceAttention(nn.Module):
 
     def extend(self, asking: Tensor, memory: list[Tensor]) -> Tensor:
         """What new places find in the source."""
-        (queries,) = split(self.query(asking), self.recipe.heads, 1)
-        return cast(Tensor, self.out(look(queries, *memory, Sight(None))))
+        (queries,), (keys, values) = split(self.query(asking), self.recipe.heads, 1), memory
+        return cast(Tensor, self.out(look(queries, keys, values, Sight(None))))
 
 
 class FeedForward(nn.Module):
