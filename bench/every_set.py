@@ -10,16 +10,14 @@ is that of bench/results.py: models that are there are used, results are kept, a
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-from task_data import LANGUAGES, Bench, cut, explain, run, show
+from task_data import LANGUAGES, Bench, cut, show
 
 
 class Labelled(NamedTuple):
@@ -159,26 +157,8 @@ class Round(NamedTuple):
 
     def make(self, name: str) -> dict[str, Any]:
         """What came of a set; what is known is not made again."""
-        words = self.commands(name)
-        kept = self.bench.folder / f"{words[0][-1]}.facts.json"
-        if kept.exists() and (known := json.loads(kept.read_text()))["commands"] == words:
-            return dict(known)
-        facts: dict[str, Any] = {"commands": words}
-        started = time.monotonic()
-        for command in words:
-            begun = command[0] == "finetune" and (self.bench.folder / command[-1]).exists()
-            own = ["--threads", "1"] * (command[0] == "finetune") + ["--resume"] * begun
-            done = run(self.bench.folder, [*command, *own])
-            if why := explain(done):
-                print(f"{name:<30}{command[0]}: {why}", flush=True)
-                return facts | {"error": f"{command[0]}: {why}"}
-        found = json.loads(done.stdout)
-        answered = (self.bench.folder / words[1][-1]).read_text().count("\n")
-        if answered < found["examples"]:  # what is without text is answered, but not measured
-            raise SystemExit(f"{name}: {answered} answers to {found['examples']} examples.")
-        facts |= {"found": found, "seconds": round(time.monotonic() - started)}
-        kept.write_text(json.dumps(facts, ensure_ascii=False, indent=1))
-        print(f"{name:<30}{line_of(facts)} ({facts['seconds']} s)", flush=True)
+        facts = self.bench.verbs(self.commands(name))
+        print(f"{name:<30}{facts.get('error') or line_of(facts)} ({facts.get('seconds', 0)} s)", flush=True)
         return facts
 
 

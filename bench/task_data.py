@@ -187,13 +187,13 @@ class Bench(NamedTuple):
         """Training and validation examples, as files of the folder."""
         found = DATASETS[name]
         kept = self.examples(name) if most is None else most
-        return self._file(found.train, kept), self._file(found.dev, min(found.most_held, self.most_dev))
+        return self.file(found.train, kept), self.file(found.dev, min(found.most_held, self.most_dev))
 
     def examples(self, name: str) -> int:
         """Training examples at most."""
         return max(1, DATASETS[name].most // self.share)
 
-    def _file(self, name: str, most: int) -> str:
+    def file(self, name: str, most: int) -> str:
         """A part of a file, or the file itself where no limit is set."""
         if most >= 1_000_000:
             return self.link(name)
@@ -293,6 +293,30 @@ class Bench(NamedTuple):
         kept.write_text(json.dumps(told, ensure_ascii=False, indent=1))
         print(f"{cell:<48}{told.get('error') or format_line(told)}", flush=True)
         return told
+
+    def verbs(self, words: Sequence[Sequence[str]]) -> dict[str, Any]:
+        """What finetune, predict and evaluate, called in this order, tell in the end; what is known is not made again.
+
+        Answers stay where predict has written them.
+        """
+        (tuning, asking, measuring), out = words, words[0][-1]
+        kept = self.folder / f"{out}.facts.json"
+        if kept.exists() and (known := json.loads(kept.read_text()))["commands"] == words:
+            return dict(known)
+        facts: dict[str, Any] = {"commands": words}
+        own = ["--threads", "1", "--json"] + ["--resume"] * (self.folder / out).exists()
+        for command in ([*tuning, *own], asking, measuring):
+            done = run(self.folder, command)
+            if why := explain(done):
+                return facts | {"error": f"{command[0]}: {why}"}
+            if command[0] == "finetune":
+                facts["seconds"] = round(json.loads(done.stdout)["budget"]["spent"]["seconds"])
+        facts["found"] = json.loads(done.stdout)
+        answered = (self.folder / asking[-1]).read_text(encoding="utf-8").count("\n")
+        if answered < facts["found"]["examples"]:  # what is without text is answered, but not measured
+            raise SystemExit(f"{out}: {answered} answers to {facts['found']['examples']} examples.")
+        kept.write_text(json.dumps(facts, ensure_ascii=False, indent=1))
+        return facts
 
     def each(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         """All results, some at a time."""

@@ -17,6 +17,7 @@ import data_size  # noqa: E402
 import every_set  # noqa: E402
 import results  # noqa: E402
 import task_data  # noqa: E402
+import writing  # noqa: E402
 from firth.cli.main import app  # noqa: E402
 from firth.recipes.table import find_recipe  # noqa: E402
 from firth.tasks.reading import read_task  # noqa: E402
@@ -26,6 +27,7 @@ COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[
 FILES = sorted(
     {name for one in task_data.DATASETS.values() for name in (one.train, one.dev)}
     | {name for one in every_set.SETS.values() for name in (one.train, one.dev) if name}
+    | {name for one in writing.SETS.values() for name in (one.train, one.dev)}
     | {name for names in task_data.CORPORA.values() for name in names}
 )
 
@@ -72,6 +74,15 @@ def test_the_three_verbs_of_every_set_are_understood(bench: task_data.Bench) -> 
         assert tuning["task"] == found.task
         assert str(tuning["out"]) == str(asking["model"]) == str(measuring["model"])
         assert tuning["dev"] == str(asking["file"]) == str(measuring["files"][0]) != tuning["train"]
+
+
+def test_those_of_every_writer_are_understood(bench: task_data.Bench) -> None:
+    for name in writing.SETS:
+        for row, (_, two, random) in writing.ROWS.items():
+            tuning, asking, measuring = map(parse, writing.Writers(bench).commands(name, row))
+            assert (tuning["decoder"] is not None, tuning["random"]) == (two, random)
+            assert str(tuning["out"]) == str(asking["model"]) == str(measuring["model"])
+            assert tuning["dev"] == str(asking["file"]) == str(measuring["files"][0]) != tuning["train"]
 
 
 def test_commands_are_understood(bench: task_data.Bench) -> None:
