@@ -18,8 +18,8 @@ from firth.tasks.recipe import HeadRecipe, Strategy, TaskName, TaskRecipe, defau
 _MANY = 20  # different numbers from which on labels are values and not classes
 _NEARLY = 0.9  # share of numbers among labels from which on the others are faults
 _DROPOUT = 0.1  # as in all published Transformers of the kind
-_EPOCHS = ((500, 20), (2_000, 10), (10_000, 5))
-"""Examples up to which so many passes are good; three above."""
+_EPOCHS = ((500, 20), (2_000, 10), (10_000, 5), (math.inf, 3))
+"""Examples up to which so many passes are good."""
 _LEAST = 100  # steps, however few the examples
 _STATES = (
     1.064  # the rate of a whole Transformer times its width to the power of 1.5: 5e-5 for 768 (Devlin et al. 2019)
@@ -132,14 +132,24 @@ def _learning(recipe: TaskRecipe, examples: int, settings: Sequence[str]) -> Tas
     if is_free(settings, "learning.batch") and examples < _SMALL:
         learning = replace(learning, batch=16)
     if is_free(settings, "learning.epochs"):
-        epochs = next((passes for most, passes in _EPOCHS if examples <= most), 3)
         steps = math.ceil(examples / learning.batch)
-        learning = replace(learning, epochs=max(epochs, math.ceil(_LEAST / steps)))
+        learning = replace(learning, epochs=max(good_passes(examples), math.ceil(_LEAST / steps)))
     if learning.rate == "auto":
         learning = replace(learning, rate=tuning_rate(recipe.network, recipe.strategy))
     if recipe.strategy == "gradual" and is_free(settings, "learning.schedule"):
         learning = replace(learning, schedule="slanted")
     return replace(recipe, learning=learning)
+
+
+def good_passes(examples: int) -> int:
+    """Passes over so many examples: the fewer, the more, but never so few that more examples mean fewer readings.
+
+    >>> [good_passes(count) for count in (500, 501, 1_000, 2_000, 2_001, 10_000, 14_000, 50_000)]
+    [20, 20, 10, 10, 10, 5, 4, 3]
+    """
+    good = next(passes for most, passes in _EPOCHS if examples <= most)
+    fewer = max((most * passes for most, passes in _EPOCHS if most < examples), default=0.0)
+    return max(good, math.ceil(fewer / examples))
 
 
 def tuning_rate(network: NetRecipe, strategy: Strategy) -> float:
