@@ -30,6 +30,7 @@ from task_data import DATASETS, Bench, show
 SETS = ("sst2", "conll2003")
 SIZES, QUICK_SIZES = (100, 1_000, 10_000, 1_000_000), (50, 200)
 COUNTS = {"sst2": 67_339, "conll2003": 14_041}
+PASSES = 10  # of TAPT, if nothing is asked for
 REPEATED = 1_000  # examples up to which there is more than one seed
 DEV, QUICK_DEV, QUICK_MINUTES = 1_000, 300, 0.5
 
@@ -85,7 +86,7 @@ class Study(NamedTuple):
     sizes: Sequence[int]
     seeds: int
     stage: str
-    """The budget of each further stage of pre-training."""
+    """The budget of further pre-training on a domain; the text of a task is read as often as Firth chooses."""
 
     def sizes_of(self, part: str) -> Sequence[int]:
         """All examples there are, for kinds of models alone: what the others ask is for those who have few."""
@@ -94,7 +95,7 @@ class Study(NamedTuple):
     def words(self, name: str, line: Line, size: int, seed: int) -> list[str]:
         """The words of the command of a point, but for the folder of the result."""
         model = self.adapted(name, line.model) if "domain" in line.stages else self.bench.model(line.model, "en")
-        task = ["--task-text", "--budget", self.stage] if "task" in line.stages else []
+        task = ["--task-text"] if "task" in line.stages else []
         return self.bench.learning(name, model, [*line.more, *task, "--seed", str(seed)], size)
 
     def adapted(self, name: str, model: str) -> str:
@@ -145,14 +146,14 @@ class Study(NamedTuple):
             passes = 20 if size <= 500 else 10 if size <= 2_000 else 5 if size <= 10_000 else 3
             dev = min(bench.most_dev, DATASETS[name].held) / 3
             tokens = passes * (min(size, COUNTS[name]) + dev) * DATASETS[name].tokens
-            stage = ("task" in line.stages) * self.seconds
-            waiting += 5 / bench.jobs + tokens / line.speed + stage / bench.jobs
+            stage = ("task" in line.stages) * PASSES * min(size, COUNTS[name]) * DATASETS[name].tokens / line.speed
+            waiting += 5 / bench.jobs + tokens / line.speed + stage
         adapted = [one for one in domains(missing) if not (bench.folder / self.adapted(*one)).exists()]
         return waiting + self.seconds * len(adapted)
 
     @property
     def seconds(self) -> float:
-        """Of a further stage of pre-training."""
+        """Of further pre-training on a domain."""
         return float(self.stage.removesuffix("s"))
 
 
@@ -229,7 +230,8 @@ def page(study: Study, found: Scores) -> str:
         f"Each model was pre-trained for {bench.minutes:g} minutes on wiki_en and wikinews_en, GloVe with the passes "
         "it has by default; "
         f"scores on at most {bench.most_dev:,} dev examples. TAPT goes on pre-training with the text of "
-        f"the examples, DAPT with text of the domain (films for SST-2, news for CoNLL-2003), {study.stage} each.",
+        f"the examples for {PASSES} passes, DAPT with text of the domain (films for SST-2, news for CoNLL-2003) for "
+        f"{study.stage}.",
         "",
         "![charts](data-size.svg)",
     ]
@@ -289,7 +291,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, default=Path("docs/data-size.md"), help="the chart is put beside it")
     parser.add_argument("--minutes", type=float, help="of pre-training; else 15, or a half with --quick")
     parser.add_argument("--seeds", type=int, help="else 2, or 1 with --quick")
-    parser.add_argument("--stage", default="", help="budget of each further stage in seconds; else 60s, or 5s")
+    parser.add_argument("--stage", default="", help="budget of DAPT in seconds; else 60s, or 5s")
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="fine-tunings side by side")
     parser.add_argument("--with", type=Path, dest="known", help="results of an earlier run that count as made")
