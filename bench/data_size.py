@@ -274,7 +274,7 @@ def draw(study: Study, found: Scores, path: Path) -> None:
                     axis.plot(*zip(*drawn, strict=True), marker="o", label=line.title)
             axis.set(xscale="log", xlabel="examples", ylabel=DATASETS[name].metric.replace("_", " "))
             shown = [min(size, COUNTS[name]) for size in study.sizes_of(part)]
-            axis.set_xticks(shown, labels=[f"{size:,}" for size in shown], fontsize=8)
+            axis.set_xticks(shown, labels=[f"{size:,}" for size in shown], fontsize=8, rotation=30, ha="right")
             axis.minorticks_off()
             axis.set_title(f"{TITLES[part]}: {DATASETS[name].title}", fontsize=10)
             axis.grid(alpha=0.3)
