@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,7 @@ def test_an_interrupt_leaves_nothing_and_exits_130(stop: signal.Signals, tmp_pat
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=partial(signal.signal, stop, signal.SIG_DFL),  # tests in the background inherit that it is ignored
     )
     deadline = time.monotonic() + 60
     stores = cache_folder() / "stores"
