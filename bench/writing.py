@@ -105,15 +105,16 @@ def examples(path: Path) -> list[tuple[str, str]]:
 
 def page(writers: Writers, results: dict[tuple[str, str], dict[str, Any]]) -> str:
     """The page."""
-    minutes = writers.bench.minutes
+    minutes, names = writers.bench.minutes, list(dict.fromkeys(name for name, _ in results))
+    only = f" --only {','.join(names)}" * (names != list(SETS))
     lines = [
         "# Texts written for others",
         "",
-        f"Made by `python bench/writing.py --minutes {minutes:g}`: a BERT of each language, pre-trained for "
+        f"Made by `python bench/writing.py --minutes {minutes:g}{only}`: a BERT of each language, pre-trained for "
         f"{minutes:g} minutes on 2 cores, learns to write. Measured on {DEV} dev examples at most, the interval is of "
         "95%; seconds are those of fine-tuning with one thread. The baseline copies the source.",
     ]
-    for name in dict.fromkeys(name for name, _ in results):
+    for name in names:
         own = {row: told for (one, row), told in results.items() if one == name}
         lines += ["", f"## {SETS[name].title} ({SETS[name].most:,} pairs, {SETS[name].passes} passes)", ""]
         lines += [*table(own), "", *samples(writers, name, own)]
