@@ -62,7 +62,7 @@ class Memory:
 
     def pick(self, rows: Tensor) -> Memory:
         """The memory of some of the rows, perhaps several times: for beams."""
-        if self.tensors and torch.equal(rows, torch.arange(len(self.tensors[0]))):
+        if self.tensors and torch.equal(rows, torch.arange(len(self.tensors[0]), device=rows.device)):
             return self
         return Memory(self.length, [tensor.index_select(0, rows) for tensor in self.tensors])
 
