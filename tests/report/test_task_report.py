@@ -312,3 +312,17 @@ def test_what_is_refused(tuned: Path, tmp_path: Path) -> None:
     assert "gone.tsv" in gone.err
     base = firth("evaluate", tuned.parent / "base", "task", file, "-o", tmp_path / "r.html")
     assert "was not fine-tuned for a task" in base.err
+
+
+def test_a_classifier_of_vectors_is_measured_like_a_fine_tuned_model(tmp_path: Path) -> None:
+    lines = [
+        f"{number % 2}\t{'good kind warm' if number % 2 else 'bad dull cold'} film {number}" for number in range(40)
+    ]
+    train, test = write(tmp_path / "train.tsv", *lines), write(tmp_path / "test.tsv", *lines[:8], "0\tgood kind film")
+    assert firth("train", "fasttext-classifier", train, "-o", tmp_path / "m").code == 0
+    told = firth("evaluate", tmp_path / "m", "task", test, "-o", tmp_path / "r.html", "--json").json
+    assert (told["task"], told["examples"], told["accuracy"]) == ("classify", 9, pytest.approx(8 / 9))
+    assert told["accuracy_interval"][0] < told["accuracy"] < told["accuracy_interval"][1]
+    by_itself = firth("evaluate", tmp_path / "m", "classify", test, "--json").json
+    assert told["macro_f1"] == pytest.approx(by_itself["macro_f1"])
+    assert "good kind film" in (tmp_path / "r.html").read_text(encoding="utf-8"), "the only error should be shown"

@@ -8,7 +8,8 @@ from itertools import tee
 from pathlib import Path
 from typing import Any
 
-from firth.abilities import Solves
+from firth.abilities import Predicts, Solves
+from firth.apply.labels import Labeller
 from firth.errors import AbilityError, CorpusError
 from firth.progress import note
 from firth.tasks.examples import ChoiceExample, Example, SpanExample, TagExample, TextExample
@@ -56,15 +57,22 @@ def without_answer(example: Example) -> Example:
 
 def evaluate_task(model: Any, path: Path, *, seed: int = 0, skip_bad: bool = False) -> dict[str, Any]:
     """The metrics of a fine-tuned model on labelled examples, each with its interval, beside a trivial baseline."""
-    examples, answers = answer_task(model, path, skip_bad=skip_bad)
-    metrics: dict[str, Any] = model.measure(examples, answers, seed=seed)
-    return {"task": model.task} | metrics
+    solver = require_solves(model)
+    examples, answers = answer_task(solver, path, skip_bad=skip_bad)
+    return {"task": solver.task} | solver.measure(examples, answers, seed=seed)
 
 
-def answer_task(model: Any, path: Path, *, skip_bad: bool = False) -> tuple[list[Any], list[dict[str, Any]]]:
+def require_solves(model: Any) -> Solves:
+    """The model, if it does a task, or what asks it for labels; `AbilityError` otherwise."""
+    if isinstance(model, Solves):
+        return model
+    if isinstance(model, Predicts):
+        return Labeller(model)
+    raise AbilityError(f"a {type(model).__name__} was not fine-tuned for a task: make one with firth finetune.")
+
+
+def answer_task(model: Solves, path: Path, *, skip_bad: bool = False) -> tuple[list[Any], list[dict[str, Any]]]:
     """All labelled examples of a file, and the answers of a fine-tuned model to them."""
-    if not isinstance(model, Solves):
-        raise AbilityError(f"a {type(model).__name__} was not fine-tuned for a task: make one with firth finetune.")
     found = list(solve_file(model, path, skip_bad=skip_bad, labelled=True))
     examples, answers = [one for one, _ in found], [answer for _, answer in found]
     known = set(getattr(model, "labels", ()))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from firth.apply.solve import answer_task
+from firth.apply.solve import answer_task, require_solves
 from firth.artifact.manifest import installed_versions
 from firth.errors import OutputError
 from firth.files import digest_file, new_file
@@ -49,22 +49,23 @@ def write_task_report(
     """Measures a model as `evaluate_task` does, and writes the page; the metrics, and where the page is."""
     if out.is_dir():
         raise OutputError(f"{out} is a folder: name a file with -o, such as {out / 'report.html'}.")
+    solver: Any = require_solves(model)
     with new_file(out) as file:
-        examples, answers = answer_task(model, path, skip_bad=skip_bad)
-        metrics: dict[str, Any] = model.measure(examples, answers, seed=seed)
+        examples, answers = answer_task(solver, path, skip_bad=skip_bad)
+        metrics: dict[str, Any] = solver.measure(examples, answers, seed=seed)
         report = {
             "model": name,
-            "task": model.task,
+            "task": solver.task,
             "file": str(path),
             "digest": digest_file(path) if path.is_file() else None,
-            "truncated": model.frame.cut,
+            "truncated": solver.frame.cut,
             "seed": seed,
             "version": installed_versions().get("firth", "–"),
             "metrics": metrics,
-            **analyse(model.task, examples, answers, model.tokenizer),
+            **analyse(solver.task, examples, answers, solver.tokenizer),
         }
         file.write(render_task_page(report).encode())
-    return {"task": model.task} | metrics | {"report": str(out)}
+    return {"task": solver.task} | metrics | {"report": str(out)}
 
 
 def analyse(task: str, examples: Sequence[Any], answers: Sequence[Answer], tokenizer: Any) -> dict[str, Any]:
