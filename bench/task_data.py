@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -128,7 +129,7 @@ def cut(name: str, most: int, path: Path, after: int = 0) -> int:
         chosen = choose(len(parts), most, after)
         made, count = header + between.join(parts[one] for one in chosen) + between, len(chosen)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.part{os.getpid()}")
+    unfinished = path.with_name(f"{path.name}.part{os.getpid()}.{threading.get_ident()}")
     unfinished.write_text(made, encoding="utf-8")
     unfinished.replace(path)
     return count

@@ -49,6 +49,26 @@ def test_times_stand_for_places() -> None:
     assert mask[0].int().tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
 
 
+def test_what_is_known_at_once_is_seen_from_both_sides() -> None:
+    """A network that sees both sides reads a prefix so, and what follows in its order."""
+    times = torch.tensor([[0, 0, 1, 2]])
+    assert torch.equal(
+        View("bidirectional", (1, 4), times=times).mask(),  # type: ignore[arg-type]
+        View("causal", (1, 4), times=times).mask(),  # type: ignore[arg-type]
+    )
+
+
+def test_places_that_ask_are_seen_by_themselves_alone() -> None:
+    view = View("bidirectional", (1, 4), unseen=torch.tensor([[False, False, True, True]]))
+    mask = view.mask()
+    assert mask is not None
+    assert mask[0].int().tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 0, 1]]
+    times = torch.tensor([[0, 2, 1, 3]])
+    mask = View("causal", (1, 4), times=times, unseen=view.unseen).mask()
+    assert mask is not None
+    assert mask[0].int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]]
+
+
 def test_sights_are_masks_to_add_made_once() -> None:
     view = View("causal", (4, 6))
     hidden, sees = view.sight()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,16 +17,17 @@ from firth.fit.backbones import writer
 from firth.nets.batch import Batch
 from firth.nets.network import Vocabulary
 from firth.nets.recipe import EncoderRecipe
+from firth.nets.visibility import source_of
 from firth.recipes.nets import albert, bert, gpt, gpt2, roberta
-from firth.tasks.decode import Decode, looking, source_states
+from firth.tasks.decode import Decode, looking
 from firth.tasks.examples import GenerateExample
 from firth.tasks.frame import Frame
-from firth.tasks.generate import Generate, Hypothesis, Writing
+from firth.tasks.generate import Generate, Hypothesis, Writing, masked_row
 from firth.tasks.recipe import TaskRecipe
-from firth.tasks.rows import PLACES, Row, pack
+from firth.tasks.rows import Row, pack
 from firth.tasks.task import make_task
 from firth.tokens.language import FIRST_WORD
-from firth.tokens.tokenizer import EOS
+from firth.tokens.tokenizer import BOS, EOS, MASK
 from tests.artifact.formats.small_transformers import model_of, small
 
 WORDS = (FIRST_WORD, FIRST_WORD + 1, FIRST_WORD + 2)
@@ -98,19 +100,20 @@ def test_a_wider_beam_is_better_on_the_whole() -> None:
 
 SOURCES = ["the lazy dog", "a quick brown fox jumps", "dog", "the quick dog", "jumps over"]
 NETS: dict[str, Any] = {"gpt": gpt, "gpt2": gpt2, "bert": bert, "roberta": roberta, "albert": albert}
+DECODERS: dict[str, Any] = {"decoder": bert, "causal decoder": gpt}
 
 
 def small_writer(name: str) -> tuple[Any, Generate, Frame]:
-    """A network that is not taught anything, and what makes it write; `decoder` has two of them."""
+    """A network that is not taught anything, and what makes it write; decoders have two of them."""
     if name == "lstm":
         recipe = replace(small(gpt()), encoder=EncoderRecipe(kind="lstm", layers=2, width=16, norm="none"))
         recipe = replace(recipe, embedding=replace(recipe.embedding, positions="none"))
     else:
         recipe = small(NETS.get(name, bert)())
-    model = model_of(recipe) if name == "decoder" else writer(model_of(recipe))
+    model = model_of(recipe) if name in DECODERS else writer(model_of(recipe))
     task = TaskRecipe(task="generate", network=model.recipe, beams=3, longest=6)
-    if name == "decoder":
-        task = replace(task, decoder=looking(writer(model_of(small(bert()), seed=2)).recipe, model.recipe.width))
+    if name in DECODERS:
+        task = replace(task, decoder=looking(model_of(small(DECODERS[name]()), seed=2).recipe, model.recipe.width))
     made = make_task(task, model.network.vocabulary)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
@@ -124,39 +127,99 @@ def small_writer(name: str) -> tuple[Any, Generate, Frame]:
 
 
 @torch.no_grad()
-def taught(network: Any, task: Generate, source: str, tokens: Sequence[int], frame: Frame) -> float:
-    """The logarithm of the probability of a text that is read at once, as it is when it is learnt, beside another."""
-    pairs = [GenerateExample(source, "the dog"), GenerateExample(SOURCES[1], SOURCES[0])]
-    row, other = (some[0] for some in task.rows(pairs, frame))
-    if isinstance(task, Decode):
-        batch = pack([row, other], FIRST_WORD)
-        read = source_states(network(batch, task.places(batch)), batch)
-        entered = torch.tensor([[EOS, *tokens[:-1]]] * 2)
-        states = task.decoder(Batch(entered, entered >= FIRST_WORD), None, None, read).last[: len(tokens)]
-        logs = task.decoder.output.log_probabilities(states)
-    else:
-        begin = row.marks[PLACES][0] + 1
-        ids = np.append(row.ids[:begin], tokens[:-1])
-        segments = (
-            None if row.segments is None else np.append(row.segments[:begin], [frame.marks.second] * (len(tokens) - 1))
-        )
-        places = np.arange(begin - 1, ids.size)
-        written = Row(ids, segments, np.maximum(np.arange(ids.size) - begin + 2, 0), {PLACES: places})
-        batch = pack([written, Row(other.ids, other.segments, other.times)], FIRST_WORD)
-        places = batch.marks[PLACES]
-        logs = network.output.log_probabilities(network(batch, places).at(places))
-    return float(logs[torch.arange(len(tokens)), torch.tensor(tokens)].sum())
+def read_anew(
+    network: Any, task: Generate, source: str, tokens: Sequence[int], frame: Frame, *, learning: bool = False
+) -> float:
+    """The logarithm of the probability of a text, for each token of which all before it is read anew in a row.
+
+    In `learning`, tokens that are never written have a share of the probability, too.
+    """
+    (ids,) = frame.encode([source])
+    decoder = task.decoder if isinstance(task, Decode) else None
+    writes = decoder or network
+    asks = [MASK] if "mlm" in writes.recipe.names else []
+    total = 0.0
+    for number, token in enumerate(tokens):
+        given = [*tokens[:number], *asks]
+        if decoder is not None:
+            batch = pack([Row(frame.row(ids).ids, frame.row(ids).segments)], FIRST_WORD)
+            read = source_of(network(batch).last[None], torch.ones(1, batch.ids.shape[1], dtype=torch.bool))
+            row = torch.tensor([[BOS if asks else EOS, *given]])
+            times = torch.arange(row.shape[1])[None]
+            states = decoder(Batch(row, row >= FIRST_WORD, times=times), None, None, read).last
+        else:
+            framed = frame.row(ids, np.empty(0, dtype=np.int64))
+            begin = framed.begins[1]
+            row = torch.tensor([[*framed.ids[:begin], *given]])
+            times = torch.tensor([[0] * (begin - 1) + list(range(1, row.shape[1] - begin + 2))])
+            if asks:  # the delimiter belongs to the source
+                times = torch.tensor([[0] * begin + list(range(1, row.shape[1] - begin + 1))])
+            segments = (torch.arange(row.shape[1])[None] >= begin).long() * frame.marks.second
+            states = network(Batch(row, row >= FIRST_WORD, times=times, segments=segments)).last
+        output = writes.output
+        logs = output.logits(states).log_softmax(-1) if learning else output.log_probabilities(states)
+        total += float(logs[-1, token])
+    return total
 
 
-@pytest.mark.parametrize("name", [*NETS, "lstm", "decoder"])
-def test_what_is_written_token_by_token_is_what_would_be_learnt(name: str) -> None:
+@torch.no_grad()
+def learnt(network: Any, task: Generate, source: str, tokens: Sequence[int], frame: Frame) -> float:
+    """The same as it is learnt: all tokens at once, beside another example."""
+    (ids,), (other,) = frame.encode([source]), frame.encode([SOURCES[1]])
+    row = task._pair if isinstance(task, Decode) else task.row
+    losses = []
+    for rows in ([row(ids, np.array(tokens[:-1], dtype=np.int64), frame)], []):
+        batch = pack([*rows, row(other, ids, frame), row(ids, other, frame)], FIRST_WORD)
+        losses.append(float(task.loss(network, network(batch, task.places(batch)), batch, None).total))
+    return losses[1] - losses[0]
+
+
+@pytest.mark.parametrize("name", [*NETS, "lstm", "decoder", "causal decoder"])
+def test_what_is_written_token_by_token_is_what_is_learnt(name: str) -> None:
     network, task, frame = small_writer(name)
     answers = task.solve(network, [GenerateExample(one) for one in SOURCES], frame)
     for source, answer in zip(SOURCES, answers, strict=True):
         (ids,) = frame.encode([source])
         (found,) = task.write(network, [ids], frame)
         assert found.score == pytest.approx(answer["logprob"], abs=1e-9)
-        assert found.score == pytest.approx(taught(network, task, source, found.tokens, frame), abs=1e-9)
+        assert found.score == pytest.approx(read_anew(network, task, source, found.tokens, frame), abs=1e-9)
+        told = (*found.tokens[: task.longest - 1], EOS)
+        assert learnt(network, task, source, told, frame) == pytest.approx(
+            read_anew(network, task, source, told, frame, learning=True), abs=1e-9
+        )
+
+
+@pytest.mark.parametrize("name", ["gpt", "bert", "lstm", "decoder", "causal decoder"])
+def test_bits_of_the_right_texts(name: str) -> None:
+    """Those of all tokens and the end; targets that are too long to be written do not count."""
+    network, task, frame = small_writer(name)
+    pairs = [GenerateExample(SOURCES[0], "dog"), GenerateExample(SOURCES[1], "the fox"), GenerateExample("fox", "dog")]
+    nats = 0.0
+    for one in pairs:
+        (ids,) = frame.encode([one.target or ""])
+        nats -= read_anew(network, task, one.source, [*ids.tolist(), EOS], frame)
+    found = task.surprise(network, [*pairs, GenerateExample("dog", "the quick brown dog " * 9)], frame)
+    assert found["bits_per_byte"] == pytest.approx(nats / math.log(2) / len("dogthe foxdog"), abs=1e-9)
+    low, high = found["bits_per_byte_interval"]
+    assert low <= found["bits_per_byte"] <= high
+    assert frame.cut == 0
+    assert task.surprise(network, [GenerateExample("dog", "the quick brown dog " * 9)], frame) == {}
+
+
+def test_a_masked_network_writes_as_it_has_learnt_to_read() -> None:
+    """In one layer the mask of the last token finds what it would find in a row of BERT's own."""
+    recipe = small(bert())
+    model = model_of(replace(recipe, encoder=replace(recipe.encoder, layers=1)))
+    network, frame = model.network.double(), Frame(model.recipe, model.tokenizer)
+    (source,), (target,) = frame.encode(["the lazy dog"]), frame.encode(["a quick brown fox"])
+    ids, segments, (_, begin), _ = frame.row(source, target)
+    assert ids.tolist() == [BOS, *source, EOS, *target, EOS]
+    assert segments is not None
+    assert segments.tolist() == [0] * begin + [1] * (target.size + 1)
+    row = masked_row(ids, segments, begin)
+    found = network(pack([row], FIRST_WORD), torch.tensor([row.ids.size - 1])).last
+    plain = Batch(torch.tensor([[*ids[:-1], MASK]]), torch.ones(1, ids.size), segments=torch.from_numpy(segments)[None])
+    assert torch.allclose(found, network(plain, torch.tensor([ids.size - 1])).last, atol=1e-12)
 
 
 def test_a_source_that_is_too_long_is_counted() -> None:

@@ -12,6 +12,7 @@ from firth.errors import AbilityError, RecipeError
 from firth.nets.model import NetModel, load_tensors, make_model, own_tensors
 from firth.nets.network import Vocabulary, build_network
 from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe, OutputRecipe, RowsRecipe
+from firth.tasks.generate import finds_masks
 from firth.tokens.spelling import Spelling
 from firth.vectors.model import VectorModel
 
@@ -55,13 +56,13 @@ def table(model: VectorModel) -> NetModel:
 
 
 def writer(model: NetModel) -> NetModel:
-    """The same parameters under a visibility that lets a network write: BERT made causal is GPT with another past."""
+    """A network that writes as it has learnt to predict, or the same parameters made causal."""
     recipe = model.recipe
     if recipe.encoder.kind == "none" or recipe.visibility == "forward+backward":
         raise AbilityError(
             "only a network that reads in one direction, or is a Transformer, can write: fine-tune a gpt or a bert."
         )
-    if "clm" in recipe.names:
+    if "clm" in recipe.names or finds_masks(recipe):
         return model
     changed = replace(
         recipe,

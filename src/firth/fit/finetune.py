@@ -280,10 +280,10 @@ class Tuned:
         return cast(dict[str, Any], json.loads(json.dumps(identity | digests | {"random": self.tuning.random})))
 
     def examine(self) -> dict[str, Any]:
-        """The main metric on the examples that are not learnt from."""
+        """The metrics on the examples that are not learnt from; the main one decides."""
         found = self.measure(self.dev, samples=0, calibrate=True)
-        name = found["main"]
-        return {"valid_loss": 1 - found[name], f"valid_{name}": found[name]}
+        told = {f"valid_{name}": value for name, value in found.items() if isinstance(value, float)}
+        return {"valid_loss": 1 - found[found["main"]]} | told
 
     def measure(self, examples: Sequence[Example], *, samples: int = 1000, calibrate: bool = False) -> dict[str, Any]:
         """Metrics of what the model says now; with `calibrate` these examples decide what is left to be decided."""

@@ -31,6 +31,8 @@ class Batch:
     """Which segment of its part each place belongs to: 0 or 1."""
     times: Tensor | None = None
     """When each place becomes known, if that is not its order: see `View`."""
+    unseen: Tensor | None = None
+    """True for places that no other place sees: they ask what stands there."""
     marks: dict[str, Tensor] = field(default_factory=dict)
     """What objectives have noted, such as `mlm.places` (numbers of places, row after row) and `mlm.targets`."""
     tokens: int = 0

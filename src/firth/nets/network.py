@@ -96,7 +96,7 @@ class Network(nn.Module):
         rows, length = batch.shape
         found = []
         for name, encoder in zip(self.views, self._encoders(), strict=True):
-            view = View(name, (rows, length), batch.parts, batch.times, noise, source)
+            view = View(name, (rows, length), batch.parts, batch.times, noise, source, batch.unseen)
             found.append(encoder(entered, view, places))
         layers = [
             torch.cat(each, -1) if len(each) > 1 else each[0] for each in zip(*(f[0] for f in found), strict=True)
@@ -111,17 +111,19 @@ class Network(nn.Module):
         segments: Tensor | None = None,
         times: Tensor | None = None,
         source: Source | None = None,
+        passing: int = 0,
     ) -> tuple[Tensor, Memory]:
         """(rows, new places, width): the last states of new tokens after those in the memory, and the new memory.
 
         New tokens with the same of `times` see one another, too. A decoder is given its `source` with the first ones.
+        The last tokens may be `passing`: a Transformer forgets them again.
         """
         begun = memory or Memory(0, [])
         positions = torch.arange(begun.length, begun.length + ids.shape[1], device=ids.device)[None].expand_as(ids)
         entered = self.embedding(ids, positions, segments)
-        view = View("causal", (ids.shape[0], ids.shape[1]), times=times, source=source)
+        view = View("causal", (ids.shape[0], ids.shape[1]), times=times, source=source, passing=passing)
         states, tensors = self._encoders()[0].extend(entered, begun.tensors, view)
-        return states, Memory(begun.length + ids.shape[1], tensors)
+        return states, Memory(begun.length + ids.shape[1] - passing, tensors)
 
     def _encoders(self) -> list[Encoder]:
         return [encoder for encoder in self.encoders if isinstance(encoder, Encoder)]

@@ -2,7 +2,7 @@
 
 A position sees another if both belong to the same part of the row and the predicate holds for the times at which they
 become known. The times are the places in the row unless a batch says otherwise: a permuted order or a prefix is nothing
-but other times.
+but other times, and a network that sees both sides is one for which all is known at once.
 """
 
 from __future__ import annotations
@@ -107,6 +107,10 @@ class View:
     """While learning."""
     source: Source | None = None
     """What a decoder looks at, too."""
+    unseen: Tensor | None = None
+    """(rows, places): true for places that ask, and that no other place sees."""
+    passing: int = 0
+    """Places at the end of the row that are not kept in a memory."""
     _masks: dict[str, Tensor | None] = field(default_factory=dict)
     _sights: dict[torch.dtype, Sight] = field(default_factory=dict)
 
@@ -129,12 +133,16 @@ class View:
         return self._sights[dtype]
 
     def _make(self, name: str) -> Tensor | None:
-        if name == "bidirectional" and self.parts is None:
+        if name == "bidirectional" and self.times is not None:
+            name = "causal"  # what is known at once is seen from both sides, what comes later is not
+        if name == "bidirectional" and self.parts is None and self.unseen is None:
             return None
         times = torch.arange(self.shape[1])[None] if self.times is None else self.times
         seen = PREDICATES[name](times[:, :, None], times[:, None, :])
         if self.parts is not None:
             seen = seen & (self.parts[:, :, None] == self.parts[:, None, :])
+        if self.unseen is not None:
+            seen = seen & (~self.unseen[:, None, :] | torch.eye(self.shape[1], dtype=torch.bool))
         return seen
 
 

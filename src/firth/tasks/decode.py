@@ -12,9 +12,10 @@ from typing import ClassVar, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as f
 from torch import Tensor, nn
 
-from firth.nets.batch import Batch, Loss
+from firth.nets.batch import Batch
 from firth.nets.model import own_tensors
 from firth.nets.network import Network, States, Vocabulary
 from firth.nets.noise import Noise
@@ -23,13 +24,13 @@ from firth.nets.scoring import longest
 from firth.nets.visibility import Source, source_of
 from firth.tasks.examples import Example, GenerateExample
 from firth.tasks.frame import Frame
-from firth.tasks.generate import Generate, NetWriting, Writing
+from firth.tasks.generate import Asking, Generate, NetWriting, Writing, finds_masks
 from firth.tasks.head import spread
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.rows import GROUPS, PLACES, Numbers, Row, pack
 from firth.tasks.task import LABELS
 from firth.tokens.language import FIRST_WORD
-from firth.tokens.tokenizer import EOS
+from firth.tokens.tokenizer import BOS, EOS, MASK
 
 _LENGTHS = "lengths"  # the mark with the number of tokens of each target, its end included
 
@@ -75,16 +76,35 @@ class Decode(Generate):
         asked, places = super().longest, longest(self.decoder.recipe)
         return asked if places is None else min(asked, places - 1)
 
-    def loss(self, network: Network, states: States, batch: Batch, noise: Noise | None) -> Loss:
+    def asking(self, network: Network, states: States, batch: Batch, noise: Noise | None = None) -> Asking:
         labels, lengths = batch.marks[LABELS], batch.marks[_LENGTHS]
-        rows = torch.arange(len(lengths)).repeat_interleave(lengths)
-        targets, held = spread(labels, rows, len(lengths))
-        entered = torch.full_like(targets, EOS)  # what stands before a text; then each token is told the one before
+        owners = torch.arange(len(lengths)).repeat_interleave(lengths)
+        targets, held = spread(labels, owners, len(lengths))
+        entered = torch.full_like(targets, self.opening)  # then each token is told the one before
         entered[:, 1:] = targets[:, :-1]
-        places = held.flatten().nonzero()[:, 0]
-        found = self.decoder(_batch(entered), places, noise, source_states(states, batch))
-        total = self.decoder.output.loss(found.last, labels, entered.flatten()[places], noise)
-        return Loss(total, len(labels))
+        asking = f.pad(held, (held.shape[1], 0)) if finds_masks(self.decoder.recipe) else held
+        found = self.decoder(self._batch(entered), _places(asking), noise, source_states(states, batch))
+        return Asking(found.last, entered.flatten()[_places(held)], owners)
+
+    @property
+    def opening(self) -> int:
+        """What stands before a text."""
+        return BOS if finds_masks(self.decoder.recipe) else EOS
+
+    def _batch(self, entered: Tensor) -> Batch:
+        """What the decoder reads: texts behind their opening, then a mask in the place of each token to be found."""
+        if not finds_masks(self.decoder.recipe):
+            return Batch(ids=entered, starts=entered >= FIRST_WORD)
+        rows, length = entered.shape
+        ids = f.pad(entered, (0, length), value=MASK)
+        order = torch.arange(length)
+        return Batch(
+            ids=ids,
+            starts=ids >= FIRST_WORD,
+            positions=torch.cat([order, order + 1]).expand(rows, -1),
+            times=torch.cat([2 * order, 2 * order + 1])[None],
+            unseen=torch.arange(2 * length)[None] >= length,
+        )
 
     def room(self, frame: Frame) -> int:
         return frame.room(1)
@@ -95,12 +115,13 @@ class Decode(Generate):
     def begin(self, network: Network, sources: Sequence[Numbers], frame: Frame) -> Writing:
         batch = pack([self._source(one, frame) for one in sources], FIRST_WORD)
         read = source_states(network(batch, self.places(batch)), batch)
-        return NetWriting(self.decoder, *self.decoder.extend(torch.full((len(sources), 1), EOS), source=read))
+        return NetWriting(self.decoder, torch.full((len(sources), 1), self.opening), source=read)
 
     def flops(self, batch: Batch) -> float:
         """Those of the decoder without its look at the source."""
         lengths = batch.marks[_LENGTHS]
-        return float(lengths.sum()) * self.decoder.work(int(lengths.max()))
+        asked = 1 + finds_masks(self.decoder.recipe)
+        return float(lengths.sum()) * asked * self.decoder.work(int(lengths.max()))
 
 
 def looking(recipe: NetRecipe, width: int) -> NetRecipe:
@@ -114,5 +135,6 @@ def source_states(states: States, batch: Batch) -> Source:
     return source_of(*spread(states.at(batch.marks[PLACES]), groups, int(groups.max()) + 1))
 
 
-def _batch(ids: Tensor) -> Batch:
-    return Batch(ids=ids, starts=ids >= FIRST_WORD)
+def _places(held: Tensor) -> Tensor:
+    """Numbers of the places that are held, row after row."""
+    return held.flatten().nonzero()[:, 0]

@@ -1,31 +1,39 @@
 """generate: a text is written for another by one network that sees the whole source and what it has written.
 
 The source is known at once and the target token by token (prefix visibility, Dong et al. 2019): times, not another
-network. So whatever predicts tokens can learn it, BERT too. `decode.py` has the same with two networks.
+network. A causal network tells at each token what comes next. A masked one has learnt to tell what stands at a mask,
+and at any other place what stands there already: were it asked for what comes next, it would repeat itself. So it is
+asked by a mask that stands where the next token will, and that no other place sees (Bao et al. 2020). `decode.py` has
+the same with two networks.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as f
 from torch import Tensor, nn
 
 from firth.nets.batch import Batch, Loss
 from firth.nets.network import Memory, Network, States, Vocabulary
 from firth.nets.noise import Noise
+from firth.nets.recipe import NetRecipe
+from firth.tasks.bootstrap import Floats as Floats64
+from firth.tasks.bootstrap import measured, sums_sample
 from firth.tasks.examples import Example, GenerateExample
 from firth.tasks.frame import Frame
 from firth.tasks.metrics import measure
 from firth.tasks.recipe import TaskRecipe
-from firth.tasks.rows import PLACES, Numbers, Row
+from firth.tasks.rows import GROUPS, PLACES, Numbers, Row, pack
 from firth.tasks.solver import Answer
-from firth.tasks.task import LABELS, Floats, Task
+from firth.tasks.task import LABELS, Floats, Task, together
 from firth.tokens.language import FIRST_WORD
-from firth.tokens.tokenizer import EOS, UNK, Tokenizer
+from firth.tokens.tokenizer import EOS, MASK, UNK, Tokenizer
 
 _TOGETHER = 32  # sources at most whose targets are written side by side
 _REMEMBERED = 1 << 25  # numbers at most that are kept of all texts that are written side by side
@@ -58,17 +66,37 @@ class Writing(Protocol):
 class NetWriting:
     """Texts of a network, which keeps what it has made of them and of their sources."""
 
-    def __init__(self, network: Network, states: Tensor, memory: Memory, segment: int | None = None) -> None:
-        self.network, self.segment = network, segment
-        self._keep(states, memory)
+    def __init__(self, network: Network, ids: Tensor, *, segment: int | None = None, **given: Any) -> None:
+        """`ids` stand before each text; `given` is what else the network is told of them. A text has its `segment`."""
+        self.network, self.segment, self.masks = network, segment, int(finds_masks(network.recipe))
+        segments = None if segment is None else torch.zeros_like(ids)
+        self._read(ids, None, segments, **given)
 
     def add(self, rows: Tensor, tokens: Tensor) -> None:
         ids = tokens[:, None]
         segments = None if self.segment is None else torch.full_like(ids, self.segment)
-        self._keep(*self.network.extend(ids, self.memory.pick(rows), segments))
+        self._read(ids, self.memory.pick(rows), segments)
 
-    def _keep(self, states: Tensor, memory: Memory) -> None:
-        self.logs, self.memory = self.network.output.log_probabilities(states[:, -1]), memory
+    def _read(
+        self, ids: Tensor, memory: Memory | None, segments: Tensor | None, times: Tensor | None = None, **given: Any
+    ) -> None:
+        """Reads on, and asks for what comes next; a mask that asks is forgotten again."""
+        if self.masks:
+            ids = f.pad(ids, (0, 1), value=MASK)
+            segments = None if segments is None else f.pad(segments, (0, 1), value=self.segment or 0)
+            times = None if times is None else f.pad(times, (0, 1), value=1)
+        states, self.memory = self.network.extend(ids, memory, segments, times, passing=self.masks, **given)
+        self.logs = self.network.output.log_probabilities(states[:, -1])
+
+
+class Asking(NamedTuple):
+    """What is asked for tokens."""
+
+    states: Tensor
+    previous: Tensor
+    """The token before each of them."""
+    owners: Tensor
+    """The number of the target that each belongs to."""
 
 
 class Generate(Task):
@@ -101,6 +129,8 @@ class Generate(Task):
         longest, room = self.longest, self.room(frame)
         frame.cut += source.size > room or target.size > longest
         ids, segments, (_, begin), _ = frame.row(source[:room], target[:longest])
+        if finds_masks(self.recipe.network):
+            return masked_row(ids, segments, begin)
         times = np.maximum(np.arange(ids.size) - begin + 2, 0)  # all of the source at once, then the delimiter
         return Row(ids, segments, times, {PLACES: np.arange(begin - 1, ids.size - 1), LABELS: ids[begin:]})
 
@@ -111,10 +141,40 @@ class Generate(Task):
         return batch.marks[PLACES].sort().values
 
     def loss(self, network: Network, states: States, batch: Batch, noise: Noise | None) -> Loss:
-        places = batch.marks[PLACES]
-        previous = batch.ids.flatten()[places]
-        total = network.output.loss(states.at(places), batch.marks[LABELS], previous, noise)
+        asking = self.asking(network, states, batch, noise)
+        total = self.writer(network).output.loss(asking.states, batch.marks[LABELS], asking.previous, noise)
         return Loss(total, self.count(batch))
+
+    def asking(self, network: Network, states: States, batch: Batch, noise: Noise | None = None) -> Asking:
+        """What is asked for the tokens of the targets, one target after the other."""
+        places = batch.marks[PLACES]
+        return Asking(states.at(places), batch.ids.flatten()[places], batch.marks[GROUPS])
+
+    def surprise(
+        self, network: Network, examples: Sequence[Example], frame: Frame, seed: int = 0, samples: int = 1000
+    ) -> dict[str, Any]:
+        """Bits for each byte of the right targets, their ends included: the one scale of all language models."""
+        nats, sizes = self.nats(network, cast(Sequence[GenerateExample], examples), frame)
+        if not nats.size:
+            return {}
+        bits = np.column_stack([nats / math.log(2), sizes])
+        sample = sums_sample(bits, lambda sums, _: {"bits_per_byte": sums[:, 0] / sums[:, 1]})
+        return measured(sample, seed=seed, samples=samples)
+
+    @torch.inference_mode()
+    def nats(self, network: Network, pairs: Sequence[GenerateExample], frame: Frame) -> tuple[Floats64, Floats64]:
+        """-log p(target | source) of examples whose targets are short enough to be written, and their bytes."""
+        before = frame.cut
+        lengths = [ids.size for ids in frame.encode([one.target or "" for one in pairs])]
+        fit = [one for one, length in zip(pairs, lengths, strict=True) if one.target and length <= self.longest]
+        readings, found = self.rows(fit, frame), np.zeros(len(fit))
+        for group in together(readings):
+            batch = pack([row for number in group for row in readings[number]], FIRST_WORD)
+            asking = self.asking(network, network(batch, self.places(batch)), batch)
+            logs = self.writer(network).output.log_probability(asking.states, batch.marks[LABELS])
+            found[group] = -np.bincount(asking.owners.numpy(), logs.double().numpy(), minlength=len(group))
+        frame.cut = before
+        return found, np.array([float(len((one.target or "").encode())) for one in fit])
 
     def writer(self, network: Network) -> Network:
         """What writes."""
@@ -123,12 +183,12 @@ class Generate(Task):
     def begin(self, network: Network, sources: Sequence[Numbers], frame: Frame) -> Writing:
         """A text without a token for each of some sources of the same length."""
         nothing = np.empty(0, dtype=np.int64)
-        rows = [self.row(source, nothing, frame) for source in sources]
-        end = rows[0].marks[PLACES][0] + 1  # what follows the delimiter is to be written
-        ids = torch.from_numpy(np.stack([row.ids[:end] for row in rows]))
-        times = torch.from_numpy(cast(Numbers, rows[0].times)[None, :end])
-        states, memory = network.extend(ids, times=times)  # all that is read is the first segment
-        return NetWriting(network, states, memory, frame.marks.second if frame.segments else None)
+        rows = [frame.row(source, nothing) for source in sources]
+        begin = rows[0].begins[1]  # what follows the delimiter is to be written
+        ids = torch.from_numpy(np.stack([row.ids[:begin] for row in rows]))
+        times = torch.zeros(1, begin, dtype=torch.int64)
+        times[0, -1] = not finds_masks(network.recipe)  # the delimiter asks, and sees all of the source
+        return NetWriting(network, ids, times=times, segment=frame.marks.second if frame.segments else None)
 
     def solve(self, network: Network, examples: Sequence[Example], frame: Frame) -> list[Answer]:
         pairs = cast(Sequence[GenerateExample], examples)
@@ -216,6 +276,37 @@ class Search:
             self.done[number] += [one for _, _, one in some[: self.beams] if one.tokens[-1] == EOS]
             if len(self.done[number]) < self.beams:
                 self.going += [one for one in some if one[2].tokens[-1] != EOS][: self.beams]
+
+
+def finds_masks(recipe: NetRecipe) -> bool:
+    """Whether a network has learnt to tell what stands at a mask, and not what comes after a token."""
+    return recipe.encoder.kind == "transformer" and "mlm" in recipe.names
+
+
+def masked_row(ids: Numbers, segments: Numbers | None, begin: int) -> Row:
+    """Tokens with a target from `begin` on, and after them a mask for each token of it, which stands in its place.
+
+    A mask sees itself and what is before its place, and nothing sees it. The end of the target is only asked for.
+
+    >>> row = masked_row(np.array([2, 7, 3, 8, 9, 3]), None, 3)
+    >>> row.ids.tolist(), row.unseen
+    ([2, 7, 3, 8, 9, 4, 4, 4], 3)
+    >>> row.positions.tolist(), row.times.tolist()
+    ([0, 1, 2, 3, 4, 3, 4, 5], [0, 0, 0, 2, 4, 1, 3, 5])
+    >>> row.marks["places"].tolist(), row.marks["labels"].tolist()
+    ([5, 6, 7], [8, 9, 3])
+    """
+    places, labels = np.arange(begin, ids.size), ids[begin:]
+    positions = np.concatenate([np.arange(ids.size - 1), places])
+    times = np.concatenate([np.maximum(2 * (np.arange(ids.size - 1) - begin + 1), 0), 2 * (places - begin) + 1])
+    return Row(
+        ids=np.concatenate([ids[:-1], np.full_like(labels, MASK)]),
+        segments=None if segments is None else segments[positions],
+        times=times,
+        marks={PLACES: ids.size - 1 + np.arange(labels.size), LABELS: labels},
+        positions=positions,
+        unseen=labels.size,
+    )
 
 
 def only_words(logs: Tensor) -> Tensor:

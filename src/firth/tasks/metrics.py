@@ -14,6 +14,7 @@
 | generate   | a text each                         | chrf, bleu, rouge_l                                              |
 
 All are from 0 to 1 (correlations from -1) but BLEU and chrF: those are sacrebleu's scores, 0 to 100. More is better.
+Networks that write add bits_per_byte, of the right texts: less is better.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ class TaskModel(Solver):
         self, examples: Sequence[Example], answers: Sequence[Answer], seed: int = 0, samples: int = 1000
     ) -> dict[str, Any]:
         """How good answers are: metrics with intervals."""
-        return self.head.measure(examples, answers, seed=seed, samples=samples)
+        found = self.head.measure(examples, answers, seed=seed, samples=samples)
+        return found | self.head.surprise(self.base.network, examples, self.frame, seed, samples)
 
 
 def restore(recipe: TaskRecipe, arrays: Mapping[str, npt.NDArray[Any]], tokenizer: Tokenizer, layout: Layout) -> Any:

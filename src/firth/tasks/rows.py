@@ -31,6 +31,10 @@ class Row:
     """When each token becomes known, if that is not its order: a source all at once, its target token by token."""
     marks: Mapping[str, Numbers] = field(default_factory=dict)
     """What a task notes: `places` are counted from the beginning of the row."""
+    positions: Numbers | None = None
+    """Where each token stands, if that is not its order."""
+    unseen: int = 0
+    """Tokens at the end that no other sees."""
 
 
 def pack(rows: Sequence[Row], starts: int) -> Batch:
@@ -49,10 +53,12 @@ def pack(rows: Sequence[Row], starts: int) -> Batch:
     ids = np.zeros(shape, dtype=np.int64)
     parts = np.full(shape, -1, dtype=np.int64)
     positions, segments, times = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+    unseen = np.zeros(shape, dtype=np.bool_)
     for row, home, begin, number in zip(rows, homes.tolist(), begins.tolist(), numbers.tolist(), strict=True):
         where = slice(begin, begin + row.ids.size)
         ids[home, where], parts[home, where] = row.ids, number
-        positions[home, where] = np.arange(row.ids.size)
+        positions[home, where] = np.arange(row.ids.size) if row.positions is None else row.positions
+        unseen[home, begin + row.ids.size - row.unseen : begin + row.ids.size] = True
         if row.segments is not None:
             segments[home, where] = row.segments
         if row.times is not None:
@@ -62,9 +68,10 @@ def pack(rows: Sequence[Row], starts: int) -> Batch:
         ids=torch.from_numpy(ids),
         starts=torch.from_numpy(ids >= starts),
         parts=None if alone else torch.from_numpy(parts),
-        positions=None if alone else torch.from_numpy(positions),
+        positions=None if alone and all(row.positions is None for row in rows) else torch.from_numpy(positions),
         segments=None if all(row.segments is None for row in rows) else torch.from_numpy(segments),
         times=None if all(row.times is None for row in rows) else torch.from_numpy(times),
+        unseen=torch.from_numpy(unseen) if unseen.any() else None,
         marks=_marks(rows, homes * shape[1] + begins),
         tokens=int((ids >= starts).sum()),
     )

@@ -91,6 +91,12 @@ class Task(Objective):
     ) -> dict[str, Any]:
         """How good the answers are, with intervals and a trivial baseline."""
 
+    def surprise(
+        self, network: Network, examples: Sequence[Example], frame: Frame, seed: int = 0, samples: int = 1000
+    ) -> dict[str, Any]:
+        """How unlikely what is right seems to a task that writes, with intervals; nothing for others."""
+        return {}
+
     def flops(self, batch: Batch) -> float:
         """Floating-point operations of a forward pass of what it has beside the network, where that is much."""
         return 0.0

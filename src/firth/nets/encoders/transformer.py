@@ -49,13 +49,19 @@ class Attention(nn.Module):
         found = attend(asked.spread(queries), keys, heads, sight, rate, noise)
         return cast(Tensor, self.out(asked.collect(found)))
 
-    def extend(self, entered: Tensor, memory: list[Tensor], sight: Sight) -> tuple[Tensor, list[Tensor]]:
-        """What new places find in those before them and, by `sight`, in one another; all keys and values so far."""
+    def extend(
+        self, entered: Tensor, memory: list[Tensor], sight: Sight, passing: int = 0
+    ) -> tuple[Tensor, list[Tensor]]:
+        """What new places find in those before them and, by `sight`, in one another; all keys and values so far.
+
+        Those of the last `passing` places are not among them.
+        """
         queries, *new = split(self.qkv(entered), self.recipe.heads, 3)
         keys, values = (torch.cat(each, 2) for each in zip(memory, new, strict=True)) if memory else new
         old = keys.shape[2] - queries.shape[2]
         hidden = None if sight.hidden is None else f.pad(sight.hidden, (old, 0))
-        return self.out(look(queries, keys, values, Sight(hidden))), [keys, values]
+        kept = keys.shape[2] - passing
+        return self.out(look(queries, keys, values, Sight(hidden))), [keys[:, :, :kept], values[:, :, :kept]]
 
 
 class SourceAttention(nn.Module):
@@ -126,7 +132,7 @@ class Layer(nn.Module):
         kept: list[Tensor] = []
 
         def change(y: Tensor) -> Tensor:
-            found, new = self.attention.extend(y, memory[:2], sight)
+            found, new = self.attention.extend(y, memory[:2], sight, view.passing)
             kept.extend(new)
             return found
 
