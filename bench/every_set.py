@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-from task_data import LANGUAGES, Bench, cut, show
+from task_data import LANGUAGES, Bench, show
 
 
 class Labelled(NamedTuple):
@@ -135,14 +135,8 @@ class Round(NamedTuple):
         """The parts of a set that are used, as files of the folder."""
         found = SETS[name]
         most, held = (max(20, int(found.share * one)) for one in (self.most, self.dev))
-        return self._part(found.train, most, 0), self._part(found.dev or found.train, held, 0 if found.dev else most)
-
-    def _part(self, name: str, most: int, after: int) -> str:
-        stem, kind = Path(name).name.removesuffix(".gz").rsplit(".", 1)
-        path = f"data/{stem}.{after}-{after + most}.{kind}"
-        if not (self.bench.folder / path).exists():
-            cut(name, most, self.bench.folder / path, after)
-        return path
+        dev = self.bench.file(found.dev or found.train, held, 0 if found.dev else most)
+        return self.bench.file(found.train, most, 0), dev
 
     def commands(self, name: str) -> list[list[str]]:
         """finetune, predict and evaluate, in this order."""

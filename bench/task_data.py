@@ -194,14 +194,14 @@ class Bench(NamedTuple):
         """Training examples at most."""
         return max(1, DATASETS[name].most // self.share)
 
-    def file(self, name: str, most: int) -> str:
-        """A part of a file, or the file itself where no limit is set."""
+    def file(self, name: str, most: int, after: int | None = None) -> str:
+        """A part of a file, that behind another or the first one, or the file itself where no limit is set."""
         if most >= 1_000_000:
             return self.link(name)
         stem, kind = Path(name).name.removesuffix(".gz").rsplit(".", 1)
-        path = f"data/{stem}.{most}.{kind}"
+        path = f"data/{stem}.{most if after is None else f'{after}-{after + most}'}.{kind}"
         if not (self.folder / path).exists():
-            cut(name, most, self.folder / path)
+            cut(name, most, self.folder / path, after or 0)
         return path
 
     def link(self, name: str) -> str:

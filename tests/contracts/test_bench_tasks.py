@@ -42,8 +42,7 @@ def parse(words: list[str]) -> dict[str, Any]:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> task_data.Bench:
     """A folder in which the parts of sets are there already, empty."""
-    for module in (task_data, every_set):
-        monkeypatch.setattr(module, "cut", lambda name, most, path, after=0: 0)
+    monkeypatch.setattr(task_data, "cut", lambda name, most, path, after=0: 0)
     monkeypatch.setattr(task_data, "data_path", lambda name: tmp_path / name)
     monkeypatch.setattr(data_size, "domain_text", lambda bench, name: "data/films.txt")
     return task_data.Bench(tmp_path / "folder", 15, 1, share=5)
