@@ -31,17 +31,21 @@ class Pairs(NamedTuple):
     dev: str
     most: int
     passes: int
+    more: tuple[str, ...] = ()
+    """What else is set."""
 
 
 SETS = {
     "multi30k": Pairs(
         "Multi30k, English to German", "en", "generate/multi30k_en_de.train.tsv.gz", "generate/multi30k_en_de.dev.tsv",
-        5000, 10,
+        4000, 8,
     ),
     "bbc": Pairs(
         "BBC headlines", "en", "generate/bbc_news.train.jsonl.gz", "generate/bbc_news.dev.jsonl.gz", 1692, 10
     ),
-    "couplets": Pairs("couplets", "zh", "generate/couplet_zh.train.tsv", "generate/couplet_zh.dev.tsv", 3231, 10),
+    "couplets": Pairs(
+        "couplets", "zh", "generate/couplet_zh.train.tsv", "generate/couplet_zh.dev.tsv", 3231, 10, ("once=2",)
+    ),
     "lcsts": Pairs(
         "LCSTS part 3", "zh", "generate/lcsts_part3.train.jsonl.gz", "generate/lcsts_part3.dev.jsonl", 856, 10
     ),
@@ -69,7 +73,8 @@ class Writers(NamedTuple):
         """finetune, predict and evaluate, in this order."""
         found, (train, dev), (_, two, random) = SETS[name], self.files(name), ROWS[row]
         model, out = self.bench.model("bert", found.language), f"writers/{name}.{row}"
-        more = ["--decoder", model] * two + ["--random"] * random + ["--set", f"learning.epochs={found.passes}"]
+        more = ["--decoder", model] * two + ["--random"] * random
+        more += [word for one in (f"learning.epochs={found.passes}", *found.more) for word in ("--set", one)]
         return [
             ["finetune", model, "generate", "--train", train, "--dev", dev, *more, "-o", out],
             ["predict", out, dev, "-o", f"{out}.jsonl"],

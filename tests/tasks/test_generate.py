@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from firth.errors import RecipeError
 from firth.fit.backbones import writer
 from firth.nets.batch import Batch
 from firth.nets.network import Vocabulary
@@ -71,9 +72,9 @@ def every(source: int) -> list[Hypothesis]:
     return [Hypothesis(text, score(source, text)) for text in texts]
 
 
-def written(beams: int, sources: int) -> list[Hypothesis]:
+def written(beams: int, sources: int, once: int = 0, longest: int = LONGEST) -> list[Hypothesis]:
     vocabulary = Vocabulary([str(number) for number in range(8)], np.ones(8, dtype=np.int64))
-    task = Table(TaskRecipe(task="generate", beams=beams, longest=LONGEST), vocabulary)
+    task = Table(TaskRecipe(task="generate", beams=beams, longest=longest, once=once), vocabulary)
     return task.write(None, [np.zeros(1, dtype=np.int64)] * sources, None)  # type: ignore[arg-type]
 
 
@@ -96,6 +97,20 @@ def test_one_beam_takes_the_likeliest_token_each_time() -> None:
 def test_a_wider_beam_is_better_on_the_whole() -> None:
     narrow, wide = (sum(one.rank for one in written(beams, 40)) for beams in (1, 4))
     assert wide > narrow
+
+
+@pytest.mark.parametrize("once", [1, 2, 3])
+def test_no_run_of_tokens_stands_in_a_text_twice(once: int) -> None:
+    def twice(text: tuple[int, ...]) -> bool:
+        runs = [text[at : at + once] for at in range(len(text) - once + 1)]
+        return len(set(runs)) < len(runs)
+
+    found = written(beams=3, sources=60, once=once, longest=12)
+    free = written(beams=3, sources=60, longest=12)
+    assert not any(twice(one.tokens) for one in found)
+    assert any(twice(one.tokens) for one in free), "the rule should have had something to do"
+    for number, one in enumerate(found):
+        assert one.score == pytest.approx(score(number, one.tokens), abs=1e-9)
 
 
 SOURCES = ["the lazy dog", "a quick brown fox jumps", "dog", "the quick dog", "jumps over"]
@@ -226,3 +241,9 @@ def test_a_source_that_is_too_long_is_counted() -> None:
     network, task, frame = small_writer("bert")
     task.solve(network, [GenerateExample("the lazy dog " * 20), GenerateExample("dog")], frame)
     assert frame.cut == 1
+
+
+def test_what_cannot_be_searched_with_is_refused() -> None:
+    for wrong in ({"beams": 0}, {"longest": 0}, {"once": -1}):
+        with pytest.raises(RecipeError, match=f"{next(iter(wrong))}=.* must be from"):
+            TaskRecipe(task="generate", **wrong)  # type: ignore[arg-type]

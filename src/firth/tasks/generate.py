@@ -215,7 +215,7 @@ class Generate(Task):
     def write(self, network: Network, sources: Sequence[Numbers], frame: Frame) -> list[Hypothesis]:
         """The best target of each source, by beam search; sources are equally long."""
         writing = self.begin(network, sources, frame)
-        search = Search(len(sources), self.recipe.beams)
+        search = Search(len(sources), self.recipe.beams, self.recipe.once)
         for left in reversed(range(self.longest)):
             search.grow(only_words(writing.logs))
             if not search.going or not left:
@@ -244,8 +244,8 @@ class Generate(Task):
 class Search:
     """The likeliest texts for several sources, found by going on with the `beams` likeliest of each length."""
 
-    def __init__(self, sources: int, beams: int) -> None:
-        self.beams = beams
+    def __init__(self, sources: int, beams: int, once: int = 0) -> None:
+        self.beams, self.once = beams, once
         self.going = [(number, number, Hypothesis((), 0.0)) for number in range(sources)]
         """Texts that go on: the row of what they were before, the number of their source, and what they are."""
         self.done: list[list[Hypothesis]] = [[] for _ in range(sources)]
@@ -266,16 +266,32 @@ class Search:
     def grow(self, logs: Tensor) -> None:
         """Each text gets one more token by its row of log-probabilities; a source with enough ends is left alone."""
         grown: list[list[tuple[int, int, Hypothesis]]] = [[] for _ in self.done]
+        for row, (_, _, one) in enumerate(self.going):
+            logs[row, said_before(one.tokens, self.once)] = -torch.inf
         scores, tokens = (found.tolist() for found in logs.topk(min(self.beams + 1, logs.shape[1])))
         for row, (_, number, one) in enumerate(self.going):
             for score, token in zip(scores[row], tokens[row], strict=True):
-                grown[number].append((row, number, Hypothesis((*one.tokens, token), one.score + score)))
+                if score > -math.inf:
+                    grown[number].append((row, number, Hypothesis((*one.tokens, token), one.score + score)))
         self.going = []
         for number, some in enumerate(grown):
             some.sort(key=lambda one: -one[2].score)
             self.done[number] += [one for _, _, one in some[: self.beams] if one.tokens[-1] == EOS]
             if len(self.done[number]) < self.beams:
                 self.going += [one for one in some if one[2].tokens[-1] != EOS][: self.beams]
+
+
+def said_before(tokens: Sequence[int], count: int) -> list[int]:
+    """What may not come next, lest `count` tokens in a row stand in a text twice; nothing if `count` is 0.
+
+    >>> said_before([7, 8, 9, 7, 8], 3), said_before([7, 7], 2), said_before([7, 8], 1), said_before([7, 8], 0)
+    ([9], [7], [7, 8], [])
+    """
+    if not count:
+        return []
+    last = tuple(tokens[len(tokens) - count + 1 :])
+    starts = range(len(tokens) - count + 1)
+    return [tokens[at + count - 1] for at in starts if tuple(tokens[at : at + count - 1]) == last]
 
 
 def finds_masks(recipe: NetRecipe) -> bool:

@@ -99,6 +99,8 @@ class TaskRecipe:
     """span: tokens of an answer at most. generate: tokens of a target at most."""
     beams: int = 4
     """generate: texts that are followed side by side; 1 takes the likeliest token each time."""
+    once: int = 3
+    """generate: so many tokens in a row stand in a text once at most (Paulus et al. 2018); 0: as often as they like."""
     empty: bool = False
     """span: some questions have no answer."""
     threshold: float = 0.0
@@ -112,8 +114,9 @@ class TaskRecipe:
             raise RecipeError(f"there is no task {self.task!r}: {near_miss(self.task, TASKS)}")
         if self.strategy not in STRATEGIES:
             raise RecipeError(f"there is no strategy {self.strategy!r}: {near_miss(self.strategy, STRATEGIES)}")
-        if not 1 <= self.inside <= 100:
-            raise RecipeError(f"inside={self.inside} must be from 1 to 100.")
+        for name, low, high in (("inside", 1, 100), ("beams", 1, 1000), ("longest", 1, 100_000), ("once", 0, 1000)):
+            if not low <= getattr(self, name) <= high:
+                raise RecipeError(f"{name}={getattr(self, name)} must be from {low} to {high}.")
         if not 0 < self.layer_decay <= 1:
             raise RecipeError(f"layer_decay={self.layer_decay} must be above 0 and at most 1, such as 0.95.")
         if self.decoder is not None and self.task != "generate":
