@@ -121,7 +121,8 @@ def page(writers: Writers, results: dict[tuple[str, str], dict[str, Any]]) -> st
         f"{minutes:g} minutes on 2 cores, learns to write. Measured on {DEV} dev examples at most, intervals are of "
         "95%; seconds are those of fine-tuning with one thread. Bits per byte of the right texts (less is better) tell "
         "what a network has learnt even where many other texts would be as good as the right one, as in couplets; "
-        "chrF, BLEU and ROUGE-L compare what it writes with the right text alone. The baseline copies the source.",
+        "chrF, BLEU and ROUGE-L compare what it writes with the right text alone, and suffer where a BERT knows small "
+        "letters only, as that of English does here. The baseline copies the source.",
     ]
     for name in names:
         own = {row: told for (one, row), told in results.items() if one == name}
