@@ -151,7 +151,8 @@ def samples(writers: Writers, name: str, own: dict[str, dict[str, Any]]) -> list
     texts = {row: writers.texts(name, row) for row, told in own.items() if "found" in told}
     lines = []
     for number, (source, target) in enumerate(examples(writers.bench.folder / writers.files(name)[1])):
-        lines += [f"> {source[:200]}{'…' * (len(source) > 200)}", ">", f"> - right: {target}"]
+        shown = " ".join(source[:200].split())
+        lines += [f"> {shown}{'…' * (len(source) > 200)}", ">", f"> - right: {target}"]
         lines += [f"> - {ROWS[row][0]}: {some[number]}" for row, some in texts.items()] + [""]
     return lines
 
