@@ -2,9 +2,8 @@
 
 The source is known at once and the target token by token (prefix visibility, Dong et al. 2019): times, not another
 network. A causal network tells at each token what comes next. A masked one has learnt to tell what stands at a mask,
-and at any other place what stands there already: were it asked for what comes next, it would repeat itself. So it is
-asked by a mask that stands where the next token will, and that no other place sees (Bao et al. 2020). `decode.py` has
-the same with two networks.
+and at any other place what stands there already, not what comes next. So it is asked by a mask that stands where the
+next token will, and that no other place sees (Bao et al. 2020). `decode.py` has the same with two networks.
 """
 
 from __future__ import annotations
