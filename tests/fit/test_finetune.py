@@ -49,6 +49,19 @@ def test_what_is_frozen_does_not_change(strategy: str, model: Path, tmp_path: Pa
     assert metrics["learnt"] == metrics["parameters"] - sum(one.numel() for one in own)
 
 
+def test_what_is_frozen_is_not_learnt_backwards(model: Path, tmp_path: Path) -> None:
+    """A network that stays as it is goes forwards alone, a third of the arithmetic; the head's encoder comes on top."""
+
+    def flops(name: str, strategy: str, *settings: str) -> float:
+        tune(model, tmp_path / name, strategy=strategy, settings=[*TUNING, *settings])
+        return float(open_artifact(tmp_path / name).manifest.budget["spent"]["flops"])
+
+    frozen = flops("frozen", "frozen")
+    assert flops("full", "full") == pytest.approx(3 * frozen)
+    whole = flops("whole", "frozen", "head.inputs=8")
+    assert flops("read", "frozen", "head.inputs=8", "head.encoder=lstm", "head.width=8") > 1.1 * whole
+
+
 @pytest.mark.parametrize("strategy", ["full", "discriminative", "gradual"])
 def test_what_is_tuned_changes(strategy: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter(range(0, -100, -1))

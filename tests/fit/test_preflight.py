@@ -88,6 +88,8 @@ def test_what_a_run_will_cost_is_told() -> None:
     assert re.search(r"^[\d,]+ parameters, about [\d,]+ MB of memory; 500 tokens/s \(2 GFLOP/s\)", told)
     assert "4,000 tokens (2 passes over the text) in 40 steps, 2.0e+10 FLOPs, about 8 s" in told
     assert 50 << 20 < expected_memory(session.learner) < 64 << 30
+    told = describe(Plan("tokens", 4000, 4000), Pace(2.0, 1000, 0.0, 10), session.learner, 2000)
+    assert "FLOP" not in told, "a table of vectors is looked up"
 
 
 def run_of(speeds: list[float], plan: Plan, step: float = 0.01) -> float:

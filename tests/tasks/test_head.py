@@ -104,3 +104,9 @@ def test_a_causal_network_reads_start_delimiter_and_extract() -> None:
 def test_places_of_a_text_with_more_spaces() -> None:
     assert places_in("我爱北京", "我 爱 北京").tolist() == [0, 1, 1, 2, 2, 3, 4]
     assert trimmed("ab cd", np.array([[0, 2], [2, 5]])).tolist() == [[0, 2], [3, 5]]
+
+
+def test_work_of_a_head_by_hand() -> None:
+    """Both directions: 4 gates of 3 cells over 5 inputs and 3 states; windows: 6 units over 5 words of 5 inputs."""
+    assert Reading("lstm", 5, 6, 0.0).work(7) == 2 * 2 * 4 * 3 * (5 + 3)
+    assert Reading("cnn", 5, 6, 0.0).work(7) == 2 * 6 * 5 * 5

@@ -33,7 +33,7 @@ from firth.objectives.objective import Objective, make_objectives, union
 
 AHEAD = 3
 """Steps whose batches are made while others are learnt from."""
-_BACKWARD = 3  # forward and backward together take three times the arithmetic of forward alone
+BACKWARD = 3  # forward and backward together take three times the arithmetic of forward alone
 _SHORT = 4  # how much shorter rows are at first, if a recipe asks for that
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ class Learner(nn.Module):
         rows, length = batch.shape
         places = places_of(self.objectives, batch)
         predicted = 1.0 if places is None else len(places) / (rows * length)
-        return _BACKWARD * rows * length * self.network.work(length, predicted)
+        return BACKWARD * rows * length * self.network.work(length, predicted)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """All parameters and buffers, each once, sharing memory with them."""

@@ -115,14 +115,15 @@ def measure(
 def describe(plan: Plan, pace: Pace, learner: Learner, text: int) -> str:
     """What a run will cost, for the person who waits for it."""
     parameters = sum(parameter.numel() for parameter in learner.parameters())
-    per_token = pace.flops / pace.tokens
     seconds = plan.seconds or plan.tokens / pace.speed
     steps = max(1, round(plan.tokens / (pace.tokens / pace.steps)))
+    work = plan.tokens * pace.flops / pace.tokens
     return (
-        f"{parameters:,} parameters, about {expected_memory(learner) >> 20:,} MB of memory; {pace.speed:,.0f} tokens/s "
-        f"({pace.flops / pace.seconds / 1e9:.0f} GFLOP/s)\n"
-        f"{plan.tokens:,} tokens ({plan.tokens / text:.2g} passes over the text) in {steps:,} steps, "
-        f"{plan.tokens * per_token:.1e} FLOPs, about {show_seconds(seconds)}"
+        f"{parameters:,} parameters, about {expected_memory(learner) >> 20:,} MB of memory; {pace.speed:,.0f} tokens/s"
+        + (f" ({pace.flops / pace.seconds / 1e9:.0f} GFLOP/s)" if work else "")
+        + f"\n{plan.tokens:,} tokens ({plan.tokens / text:.2g} passes over the text) in {steps:,} steps, "
+        + (f"{work:.1e} FLOPs, " if work else "")
+        + f"about {show_seconds(seconds)}"
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from firth.fit.batches import Cursor
-from firth.fit.loop import Learner
+from firth.fit.loop import BACKWARD, Learner
 from firth.fit.optimisers import parameter_groups
 from firth.nets.batch import Batch, Loss
 from firth.nets.network import Network
@@ -83,12 +83,11 @@ class TaskLearner(Learner):
 
     def flops(self, batch: Batch) -> float:
         """Floating-point operations of a step; what would predict tokens does nothing unless it is asked."""
-        whole = super().flops(batch) + 3 * self.task.flops(batch)
-        if self.task.writes or len(self.heads) > 1:
-            return whole
-        places = self.task.places(batch)
-        count = batch.ids.numel() if places is None else len(places)
-        return whole - 3 * count * self.network.output.work()
+        network = super().flops(batch)
+        if not self.task.writes and len(self.heads) == 1:
+            places = self.task.places(batch)
+            network -= BACKWARD * (batch.ids.numel() if places is None else len(places)) * self.network.output.work()
+        return (network / BACKWARD if self.still else network) + BACKWARD * self.task.flops(batch)
 
     def come(self, share: float) -> Iterable[Tensor]:
         """gradual: layers thaw one after the other, the last one when the second half of the passes begins."""

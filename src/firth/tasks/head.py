@@ -74,6 +74,10 @@ class Reading(nn.Module):
             found.append(encoder(entered, View(name, batch.shape, batch.parts, batch.times, noise))[1])
         return torch.cat(found, -1).view(*batch.shape, -1)
 
+    def work(self, length: int) -> float:
+        """Floating-point operations for a token, forwards."""
+        return sum(encoder.work(length) for encoder in self.encoders if isinstance(encoder, Encoder))
+
 
 class Head(nn.Module):
     """Which states are read, an encoder over them, a pooler, and a product that gives scores."""
@@ -106,6 +110,10 @@ class Head(nn.Module):
     def whole(self) -> bool:
         """Whether the states of all places are needed, and not only of those that are asked about."""
         return self.mix is not None or self.reading is not None or self.inputs is not None
+
+    def work(self, length: int) -> float:
+        """Floating-point operations for a token, forwards, of what reads all of them."""
+        return sum(one.work(length) for one in (self.reading, self.second) if one is not None)
 
     def states(self, states: States, batch: Batch, places: Tensor, noise: Noise | None) -> Tensor:
         """(N, W): what stands for each place."""

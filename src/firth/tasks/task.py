@@ -99,7 +99,7 @@ class Task(Objective):
 
     def flops(self, batch: Batch) -> float:
         """Floating-point operations of a forward pass of what it has beside the network, where that is much."""
-        return 0.0
+        return batch.ids.numel() * self.head.work(batch.shape[1])
 
     def take_over(self, heads: Mapping[str, Tensor]) -> None:
         """Begins with the pooler that was learnt by judging pairs, if there was one (Devlin et al. 2019)."""
