@@ -136,6 +136,10 @@ class Generate(Task):
     def take_over(self, heads: Mapping[str, Tensor]) -> None:
         """There is no layer of its own."""
 
+    def flops(self, batch: Batch) -> float:
+        """Nothing stands beside the network."""
+        return 0.0
+
     def places(self, batch: Batch) -> Tensor | None:
         return batch.marks[PLACES].sort().values
 
