@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -62,20 +63,18 @@ def test_partition_best_path_and_marginals_equal_enumeration(labels: list[str], 
     crf, emissions = make_crf(labels, constrained), make_emissions(len(labels))
     rules = constrained and labels[0] == "O"
     partition = crf.log_partition(emissions, LENGTHS)
-    best, best_score = crf.viterbi(emissions, LENGTHS)
-    marginals = crf.marginals(emissions, LENGTHS)
     for row, length in enumerate(LENGTHS.tolist()):
         paths = all_paths(crf, emissions[row, :length], labels, rules)
         scores = torch.stack(list(paths.values()))
         assert torch.allclose(partition[row], scores.logsumexp(0))
         expected = max(paths, key=lambda path: paths[path].item())
-        assert best[row].tolist() == [*expected, *[-1] * (4 - length)]
-        assert torch.allclose(best_score[row], paths[expected])
-        shares = torch.zeros(4, len(labels), dtype=torch.double)
+        found = crf.decode(emissions[row, :length].numpy())
+        assert tuple(found.labels.tolist()) == expected
+        shares = torch.zeros(length, len(labels), dtype=torch.double)
         for path, share in zip(paths, scores.softmax(0), strict=True):
             for place, label in enumerate(path):
                 shares[place, label] += share.detach()
-        assert torch.allclose(marginals[row], shares)
+        assert found.chances.tolist() == pytest.approx([shares[at, label].item() for at, label in enumerate(expected)])
 
 
 def test_loss_is_the_sum_of_negative_log_probabilities() -> None:
@@ -95,10 +94,9 @@ def test_padding_says_nothing() -> None:
     padding = torch.arange(4) >= LENGTHS[:, None]
     wild = emissions.masked_fill(padding[:, :, None], torch.nan)
     assert torch.equal(crf.loss(wild, labels, LENGTHS), crf.loss(emissions, labels, LENGTHS))
-    assert torch.equal(crf.viterbi(wild, LENGTHS)[0], crf.viterbi(emissions, LENGTHS)[0])
     for row, length in enumerate(LENGTHS.tolist()):  # and rows do not know of each other
-        alone = crf.viterbi(emissions[row : row + 1, :length], torch.tensor([length]))
-        assert alone[0][0].tolist() == crf.viterbi(emissions, LENGTHS)[0][row, :length].tolist()
+        alone = crf.log_partition(emissions[row : row + 1, :length], torch.tensor([length]))
+        assert torch.allclose(alone[0], crf.log_partition(wild, LENGTHS)[row])
 
 
 def test_a_row_without_places_scores_nothing() -> None:
@@ -106,10 +104,6 @@ def test_a_row_without_places_scores_nothing() -> None:
     lengths, labels = torch.tensor([0, 4, 0, 1]), torch.zeros(4, 4, dtype=torch.long)
     assert crf.log_partition(emissions, lengths)[[0, 2]].tolist() == [0.0, 0.0]
     assert crf.score(emissions, labels, lengths)[[0, 2]].tolist() == [0.0, 0.0]
-    best, score = crf.viterbi(emissions, lengths)
-    assert best[0].tolist() == [-1] * 4
-    assert score[0] == 0
-    assert (crf.marginals(emissions, lengths)[0] == 0).all()
 
 
 def test_gradients() -> None:
@@ -137,9 +131,14 @@ class _Loss(torch.nn.Module):
 
 def test_of_equal_paths_the_lowest_labels_win() -> None:
     crf = Crf(["a", "b", "c"])
-    assert crf.viterbi(torch.zeros(1, 5, 3), torch.tensor([5]))[0].tolist() == [[0] * 5]
-    emissions = torch.tensor([[[1.0, 1.0, 0.0], [0.0, 2.0, 2.0]]])
-    assert crf.viterbi(emissions, torch.tensor([2]))[0].tolist() == [[0, 1]]
+    assert crf.decode(np.zeros((5, 3))).labels.tolist() == [0] * 5
+    assert crf.decode(np.array([[1.0, 1.0, 0.0], [0.0, 2.0, 2.0]])).labels.tolist() == [0, 1]
+
+
+def test_probabilities_are_told_even_where_every_row_of_labels_breaks_the_rules() -> None:
+    found = Crf(["B", "E"], constrained=True).decode(np.array([[0.0, 0.0]]))  # a word of one character has no label
+    assert found.labels.size == 1
+    assert found.chances.tolist() == pytest.approx([0.5])
 
 
 def test_gold_labels_against_the_rules_cost_much_but_not_without_bound() -> None:

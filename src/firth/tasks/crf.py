@@ -10,11 +10,16 @@ Shapes: emissions (rows, places, labels); labels (rows, places); lengths (rows,)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from firth.tasks.linear_tag import UNLIKELY
+
+Floats = npt.NDArray[Any]
 FORBIDDEN = -10_000.0
 """What a step that may not be costs. Its probability is exactly 0, but loss and gradients stay finite where gold labels
 take such a step."""
@@ -29,13 +34,20 @@ class Steps(NamedTuple):
     end: Tensor
 
 
+class Decoded(NamedTuple):
+    """The labels of a row."""
+
+    labels: npt.NDArray[np.int64]
+    chances: Floats
+    """The probability of each, whatever the others are."""
+
+
 class Crf(nn.Module):
     """The scores of steps between labels, learnt, and what follows from them and the emissions.
 
     >>> crf = Crf(["O", "B-PER", "I-PER"], constrained=True)
-    >>> emissions = torch.tensor([[[0.0, 0.0, 5.0], [0.0, 0.0, 9.0]]])
-    >>> crf.viterbi(emissions, torch.tensor([2]))[0].tolist()
-    [[1, 2]]
+    >>> crf.decode(np.array([[0.0, 0.0, 5.0], [0.0, 0.0, 9.0]])).labels.tolist()
+    [1, 2]
     """
 
     barred_start: Tensor
@@ -78,34 +90,23 @@ class Crf(nn.Module):
             sums = torch.where((place < lengths)[:, None], further, sums)
         return (sums + end).logsumexp(1).masked_fill(lengths == 0, 0.0)
 
-    def marginals(self, emissions: Tensor, lengths: Tensor) -> Tensor:
-        """The probability of each label at each place, 0 in padding: the derivative of the log-partition."""
-        with torch.enable_grad():
-            leaf = emissions.detach().requires_grad_()
-            (probabilities,) = torch.autograd.grad(self.log_partition(leaf, lengths).sum(), leaf)
-        return probabilities
-
-    @torch.no_grad()
-    def viterbi(self, emissions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """The best labels of each row, -1 in padding, and their score.
+    def decode(self, emissions: Floats) -> Decoded:
+        """The best labels of one row by its emissions, (places, labels), and the probability of each of them.
 
         Of equally good rows of labels it is that with the lowest last label, then the lowest last but one, and so on.
         """
-        start, between, end = self._steps()
-        best = start + emissions[:, 0]  # of all rows of labels up to this place, by their last label
-        same = torch.arange(best.shape[1], device=best.device).expand_as(best)
-        came_from = []
-        for place in range(1, emissions.shape[1]):
-            further, previous = (best[:, :, None] + between).max(1)  # the first of equals
-            real = (place < lengths)[:, None]
-            best = torch.where(real, further + emissions[:, place], best)
-            came_from.append(torch.where(real, previous, same))
-        score, last = (best + end).max(1)
-        path = [last]
-        for previous in reversed(came_from):
-            path.append(previous.gather(1, path[-1][:, None])[:, 0])
-        labels = torch.stack(path[::-1], dim=1).masked_fill(_padding(lengths, emissions.shape[1]), -1)
-        return labels, score.masked_fill(lengths == 0, 0.0)
+        from firth.tasks._linear_kernels import marginals, viterbi
+
+        steps = self._table()
+        given = np.ascontiguousarray(emissions, dtype=np.float64)
+        best = viterbi(given, steps)
+        moves = np.exp(np.maximum(steps, UNLIKELY))
+        return Decoded(best, marginals(given, moves, np.zeros_like(moves))[np.arange(best.size), best])
+
+    def _table(self) -> Floats:
+        """All steps in one table: the last row is the beginning, the last column the end."""
+        start, between, end = (one.detach().double().numpy() for one in self._steps())
+        return np.block([[between, end[:, None]], [start[None], np.zeros((1, 1))]])
 
     def _steps(self) -> Steps:
         return Steps(self.start + self.barred_start, self.between + self.barred_between, self.end + self.barred_end)

@@ -13,7 +13,7 @@ from torch import Tensor
 from firth.nets.batch import Batch
 from firth.nets.network import States, Vocabulary
 from firth.nets.noise import Noise
-from firth.tasks.crf import Crf
+from firth.tasks.crf import Crf, Decoded
 from firth.tasks.examples import Example, TagExample
 from firth.tasks.frame import Frame
 from firth.tasks.head import spread
@@ -96,22 +96,22 @@ class Tag(Task):
         best: list[int] = []
         chances: list[float] = []
         for one in scores:
-            shares = np.array([softmax(place) for place in one])
-            chosen = shares.argmax(1) if self.crf is None else self._together(one)
+            chosen, shares = _alone(one) if self.crf is None else self.crf.decode(one)
             best += chosen.tolist()
-            chances += shares[np.arange(len(chosen)), chosen].tolist()
+            chances += shares.tolist()
         return {"tags": [self.recipe.labels[number] for number in best], "probabilities": chances}
-
-    def _together(self, scores: Floats) -> Numbers:
-        assert self.crf is not None
-        with torch.inference_mode():
-            found, _ = self.crf.viterbi(torch.from_numpy(scores)[None], torch.tensor([len(scores)]))
-        return np.asarray(found[0])
 
     def measure(
         self, examples: Sequence[Example], answers: Sequence[Answer], seed: int = 0, samples: int = 1000
     ) -> dict[str, Any]:
         return measure_tags(examples, answers, seed=seed, samples=samples)
+
+
+def _alone(scores: Floats) -> Decoded:
+    """The best label of each place by itself."""
+    shares = softmax(scores)
+    chosen = shares.argmax(1)
+    return Decoded(chosen, shares[np.arange(chosen.size), chosen])
 
 
 class Laid(NamedTuple):

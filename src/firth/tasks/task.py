@@ -179,9 +179,9 @@ def pooled_places(length: int, own: tuple[int, int], pooling: str) -> Numbers:
 
 
 def softmax(scores: Floats) -> Floats:
-    """Probabilities."""
-    risen = np.exp(scores.astype(np.float64) - scores.max())
-    return np.asarray(risen / risen.sum(), dtype=np.float32)
+    """Probabilities along the last axis."""
+    risen = np.exp(scores.astype(np.float64) - scores.max(-1, keepdims=True))
+    return np.asarray(risen / risen.sum(-1, keepdims=True), dtype=np.float32)
 
 
 _HOMES = {
