@@ -179,10 +179,14 @@ def test_the_field_is_the_one_of_networks() -> None:
         crf.end.copy_(torch.from_numpy(steps[:5, 5]))
     barred = faults(LinearRecipe(task="tag", labels=BIO, scheme="BIO"))
     legal = np.where(barred, FORBIDDEN, steps)
-    rows, lengths = torch.from_numpy(emissions)[None], torch.tensor([7])
-    assert viterbi(emissions, legal).tolist() == crf.viterbi(rows, lengths)[0][0].tolist()
-    theirs = crf.marginals(rows, lengths)[0].numpy()
-    np.testing.assert_allclose(marginals(emissions, np.exp(legal), np.zeros((6, 6))), theirs, atol=1e-5)
+    rows = torch.from_numpy(emissions)[None].requires_grad_()
+    (theirs,) = torch.autograd.grad(crf.log_partition(rows, torch.tensor([7])).sum(), rows)  # its derivative
+    ours = marginals(emissions, np.exp(legal), np.zeros((6, 6)))
+    np.testing.assert_allclose(ours, theirs[0].numpy(), atol=1e-5)
+    best = viterbi(emissions, legal)
+    found = crf.decode(emissions)
+    assert best.tolist() == found.labels.tolist()
+    np.testing.assert_allclose(ours[np.arange(7), best], found.chances, atol=1e-5)
 
 
 def test_a_step_goes_down_the_slope_of_the_loss() -> None:
