@@ -51,7 +51,7 @@ Examples = str | Path | Iterable[Any]
 _VALIDATIONS = 20  # at most: one in each pass, or in several
 _TOGETHER = (
     "tags that mark where something begins and ends are chosen one by one, as Hugging Face does: --set head.crf=true "
-    "chooses those of a sentence together and finds more, above all with a small network"
+    "chooses those of a sentence together and mostly finds more, above all with a small network"
 )
 
 

@@ -33,7 +33,8 @@ from firth.objectives.objective import Objective, make_objectives, union
 
 AHEAD = 3
 """Steps whose batches are made while others are learnt from."""
-BACKWARD = 3  # forward and backward together take three times the arithmetic of forward alone
+BACKWARD = 3
+"""Forward and backward together take three times the arithmetic of forward alone."""
 _SHORT = 4  # how much shorter rows are at first, if a recipe asks for that
 T = TypeVar("T")
 
