@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.progress import progress
+from firth.tasks.chain import UNLIKELY
 from firth.tasks.examples import TagExample
 from firth.tasks.linear_recipe import LinearRecipe
-from firth.tasks.linear_tag import UNLIKELY, Floats, LinearTagger, Numbers, Sights, Words, faults
+from firth.tasks.linear_tag import Floats, LinearTagger, Numbers, Sights, Words, faults
 from firth.tokens.tokenizer import Tokenizer
 
 COSTS = (1.0, 10.0, 100.0)

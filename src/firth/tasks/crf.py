@@ -10,16 +10,14 @@ Shapes: emissions (rows, places, labels); labels (rows, places); lengths (rows,)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from firth.tasks.linear_tag import UNLIKELY
+from firth.tasks.chain import Decoded, Floats, decode
 
-Floats = npt.NDArray[Any]
 FORBIDDEN = -10_000.0
 """What a step that may not be costs. Its probability is exactly 0, but loss and gradients stay finite where gold labels
 take such a step."""
@@ -32,14 +30,6 @@ class Steps(NamedTuple):
     between: Tensor
     """Rows are the labels before, columns those after."""
     end: Tensor
-
-
-class Decoded(NamedTuple):
-    """The labels of a row."""
-
-    labels: npt.NDArray[np.int64]
-    chances: Floats
-    """The probability of each, whatever the others are."""
 
 
 class Crf(nn.Module):
@@ -91,17 +81,8 @@ class Crf(nn.Module):
         return (sums + end).logsumexp(1).masked_fill(lengths == 0, 0.0)
 
     def decode(self, emissions: Floats) -> Decoded:
-        """The best labels of one row by its emissions, (places, labels), and the probability of each of them.
-
-        Of equally good rows of labels it is that with the lowest last label, then the lowest last but one, and so on.
-        """
-        from firth.tasks._linear_kernels import marginals, viterbi
-
-        steps = self._table()
-        given = np.ascontiguousarray(emissions, dtype=np.float64)
-        best = viterbi(given, steps)
-        moves = np.exp(np.maximum(steps, UNLIKELY))
-        return Decoded(best, marginals(given, moves, np.zeros_like(moves))[np.arange(best.size), best])
+        """The best labels of one row by its emissions, (places, labels), and the probability of each of them."""
+        return decode(emissions, self._table())
 
     def _table(self) -> Floats:
         """All steps in one table: the last row is the beginning, the last column the end."""

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.errors import ArtifactError, CorpusError
+from firth.tasks.chain import decode
 from firth.tasks.examples import Example, TagExample
 from firth.tasks.linear import Whole
 from firth.tasks.linear_recipe import LinearRecipe
@@ -27,8 +28,6 @@ Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 FORBIDDEN = -1e6
 """What a step that breaks the scheme costs: more than any weights can make up for."""
-UNLIKELY = -100.0
-"""The same where probabilities are told: their sum is above 0 even where all rows of tags break the scheme."""
 _STEEPEST = 500.0  # a step whose exponential is still a number; learnt ones are far smaller
 _AROUND = 2  # words to each side that are looked at
 _AFFIXES = 4  # letters of the longest
@@ -199,24 +198,17 @@ class LinearTagger(Solver):
 
     def answers(self, words: Words) -> list[Answer]:
         """The best tags of each sentence that keep to the scheme, and the probability of each."""
-        from firth.tasks._linear_kernels import emit, marginals, viterbi
+        from firth.tasks._linear_kernels import emit
 
         legal = np.where(self._faults, FORBIDDEN, self.steps)
-        moves = np.exp(np.where(self._faults, UNLIKELY, self.steps))
         emissions = emit(words.features, self.weights)
         told: list[Answer] = []
         for begin, end in zip(words.bounds[:-1], words.bounds[1:], strict=True):
             if begin == end:
                 told.append({"tags": [], "probabilities": []})
                 continue
-            tags = viterbi(emissions[begin:end], legal)
-            chances = marginals(emissions[begin:end], moves, np.zeros_like(moves))
-            told.append(
-                {
-                    "tags": [self.labels[tag] for tag in tags.tolist()],
-                    "probabilities": chances[np.arange(tags.size), tags].tolist(),
-                }
-            )
+            tags, chances = decode(emissions[begin:end], legal)
+            told.append({"tags": [self.labels[tag] for tag in tags.tolist()], "probabilities": chances.tolist()})
         return told
 
     def measure(

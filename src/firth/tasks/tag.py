@@ -13,7 +13,8 @@ from torch import Tensor
 from firth.nets.batch import Batch
 from firth.nets.network import States, Vocabulary
 from firth.nets.noise import Noise
-from firth.tasks.crf import Crf, Decoded
+from firth.tasks.chain import Decoded
+from firth.tasks.crf import Crf
 from firth.tasks.examples import Example, TagExample
 from firth.tasks.frame import Frame
 from firth.tasks.head import spread
