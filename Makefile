@@ -2,17 +2,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types bench bench-counts bench-vectors bench-nets bench-tasks clean .venv
+.PHONY: demo test test-lowest lint types bench bench-counts bench-vectors bench-nets bench-tasks clean .venv
 
 .venv: .venv/.ready
 
 .venv/.ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[test]'
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[peers]' || \
-		echo "kenlm could not be built (it needs a C++ compiler): tests and benchmarks against it are left out"
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[fasttext]' || \
-		echo "fasttext could not be installed: tests and benchmarks against it are left out"
+	for peer in kenlm fasttext-wheel; do \
+		$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt $$peer || \
+		echo "$$peer could not be installed (it may need a C++ compiler): tests and benchmarks against it are left out"; \
+	done
 	touch $@
 
 demo: .venv/.ready
@@ -27,6 +27,16 @@ types: .venv/.ready
 
 test: lint types
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+# The tests with the oldest versions that pyproject.toml allows.
+test-lowest:
+	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --disable-pip-version-check --quiet -c constraints-lowest.txt -e '.[test]'
+	.venv-lowest/bin/python -m pytest -n auto --dist loadfile
+
+# The pinned versions with the SHA-256 of their archives, for `pip install --require-hashes -r requirements.lock`.
+requirements.lock: pyproject.toml constraints.txt .venv/.ready
+	$(BIN)/python tools/lock.py --output $@
 
 bench-counts: .venv/.ready
 	$(BIN)/python bench/counts.py
@@ -45,4 +55,4 @@ bench: bench-counts bench-vectors bench-nets bench-tasks
 
 clean:
 	find src -name '*.nb[ic]' -delete
-	rm -rf .venv demo-report build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-lowest requirements.lock demo-report build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""The texts that the benchmarks run on: real data where it lies beside the repository, built-in text otherwise."""
+"""Text for the benchmarks: real data if it is beside the repository, built-in text otherwise."""
 
 from __future__ import annotations
 
@@ -14,23 +14,17 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "lm"
 
 
 def english() -> Iterator[str]:
-    """Lines of English prose, each a paragraph; blank lines between documents."""
-    if (SHARED / "wiki_en.txt.gz").exists():
-        return chain(_lines(SHARED / "wiki_en.txt.gz"), _lines(SHARED / "wikinews_en.txt.gz"))
-    print("note: no real data beside the repository, using builtin:pydoc", file=sys.stderr)
-    return _documents("builtin:pydoc")
+    """Lines of English prose, one per paragraph, with blank lines between documents."""
+    return _read(["wiki_en.txt.gz", "wikinews_en.txt.gz"], "builtin:pydoc")
 
 
 def chinese() -> Iterator[str]:
-    """Lines of Chinese prose, as above."""
-    if (SHARED / "wiki_zh.txt.gz").exists():
-        return _lines(SHARED / "wiki_zh.txt.gz")
-    print("note: no real data beside the repository, using builtin:oracle-chinese", file=sys.stderr)
-    return _documents("builtin:oracle-chinese")
+    """Lines of Chinese prose, one per paragraph, with blank lines between documents."""
+    return _read(["wiki_zh.txt.gz"], "builtin:oracle-chinese")
 
 
 def write(lines: Callable[[], Iterator[str]], path: Path, size: int) -> int:
-    """Writes lines to a file until it has `size` bytes, again and again if they run out; returns its bytes."""
+    """Write documents to a file until it has `size` bytes, repeating them if needed; returns the bytes written."""
     written = 0
     with open(path, "w", encoding="utf-8") as file:
         while True:
@@ -39,6 +33,17 @@ def write(lines: Callable[[], Iterator[str]], path: Path, size: int) -> int:
                 written += len(line.encode())
                 if written >= size and line == "\n":
                     return written
+
+
+def note_fallback(corpus: str) -> None:
+    print(f"note: no real data beside the repository, using {corpus}", file=sys.stderr)
+
+
+def _read(names: list[str], fallback: str) -> Iterator[str]:
+    if (SHARED / names[0]).exists():
+        return chain.from_iterable(_lines(SHARED / name) for name in names)
+    note_fallback(fallback)
+    return _documents(fallback)
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -1,24 +1,24 @@
-"""Text to a token store: throughput next to the tokenizers library, on the same lines and cores, with identical ids.
+"""Text to a token store: throughput of Firth and of the tokenizers library, same lines and cores, identical ids.
 
-Prints a line for each tokenizer: MB/s of the peer and of Firth, and their ratio. The peer only encodes a list that is
-in memory; Firth reads the file, splits it, encodes it, and writes a store to disk.
+Prints MB/s of both and their ratio for each tokenizer. The library only encodes a list in memory; Firth reads the file,
+splits it into lines, encodes them and writes a store to disk. The environment variable FIRTH_BENCH_MB sets the size.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 import tokenizers
 
-sys.path.insert(0, str(Path(__file__).parent))
 import data
 import firth
+from firth.recipes.values import override
 from firth.tokens.build import build_store
+from firth.tokens.train import train_tokenizer
+from harness import make_parser, timed
 
 SIZE = int(os.environ.get("FIRTH_BENCH_MB", "100")) * 1_000_000
 CASES = (
@@ -31,9 +31,11 @@ CASES = (
     ("words", "chinese", "vocab_size=50000"),
     ("chars", "chinese", "vocab_size=8000"),
 )
+BATCH = 100_000  # lines at a time, because the encodings of the library take much memory
 
 
 def main() -> None:
+    make_parser(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["FIRTH_CACHE"] = folder
         os.environ["TOKENIZERS_PARALLELISM"] = "true"
@@ -49,40 +51,26 @@ def main() -> None:
 
 def compare(kind: str, language: str, setting: str, text: Path, folder: Path) -> None:
     corpus = firth.read_corpus(text, layout="lines")
-    started = time.perf_counter()
-    tokenizer = firth.tokens.train.train_tokenizer(
-        firth.recipes.values.override(firth.find_recipe(kind), [setting]), corpus
-    )
-    trained = time.perf_counter() - started
-    lines = [tokenizer.spaced(line) for line in corpus.sentences()]
-    size = text.stat().st_size / 1e6
-
-    started = time.perf_counter()
-    store = build_store(corpus, tokenizer, folder / "stores")
-    ours = size / (time.perf_counter() - started)
-
+    recipe = override(firth.find_recipe(kind), [setting])
+    tokenizer, trained = timed(lambda: train_tokenizer(recipe, corpus))
+    lines = [tokenizer.presegment(line) for line in corpus.sentences()]
+    store, ours = timed(lambda: build_store(corpus, tokenizer, folder / "stores"))
     backend = tokenizers.Tokenizer.from_str(tokenizer.data.decode())
     theirs, same, begin = 0.0, True, 0
-    for first in range(0, len(lines), 100_000):  # in parts, because the library's answers take much memory
-        part = lines[first : first + 100_000]
-        started = time.perf_counter()
-        encoded = backend.encode_batch_fast(part, add_special_tokens=False)
-        theirs += time.perf_counter() - started
+    for first in range(0, len(lines), BATCH):
+        batch = lines[first : first + BATCH]
+        encoded, seconds = timed(lambda: backend.encode_batch_fast(batch, add_special_tokens=False))  # noqa: B023
+        theirs += seconds
         ids = np.concatenate([np.array(one.ids, dtype=np.uint32) for one in encoded])
         same &= np.array_equal(ids, store.ids[begin : begin + ids.size])
         begin += ids.size
     same &= begin == len(store)
-    peer = size / theirs
-    verdict = "identical" if same else "DIFFERENT"
-    print(
-        f"{kind:<11}{language:<10}{trained:>8.1f}{peer:>11.2f}{ours:>12.2f}{ours / peer:>6.1f}x  {verdict}", flush=True
-    )
+    size, verdict = text.stat().st_size / 1e6, "identical" if same else "DIFFERENT"
+    speeds = f"{trained:>8.1f}{size / theirs:>11.2f}{size / ours:>12.2f}{theirs / ours:>6.1f}x"
+    print(f"{kind:<11}{language:<10}{speeds}  {verdict}", flush=True)
     if not same:
         raise SystemExit(1)
 
 
 if __name__ == "__main__":
-    import firth.recipes.values
-    import firth.tokens.train
-
     main()

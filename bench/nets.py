@@ -1,10 +1,10 @@
-"""Nets against `transformers`: the same rows, masks, dropout, optimiser and threads; one process for each.
+"""Nets against `transformers`: the same sequences, masks, dropout, optimiser and threads; a process for each.
 
     python bench/nets.py [--steps 20] [--rounds 1] [--threads 2] [--only masked,causal,base,lines]
 
-Both are given the same batches, made before the clock starts, and the same number of steps; what is printed is the
-median step, the loss of the last steps, and the peak memory of the process. For Firth also the share of the speed of
-matrix products that was measured in the same process, and what else takes time.
+Both train on the same batches, made beforehand, for the same number of steps. Prints the median speed of a step, the
+loss of the last steps, the peak memory of the process, and the FLOP/s beside those of a large matrix product in the
+same process; for Firth also a profile of a step.
 """
 
 from __future__ import annotations
@@ -12,12 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,344 +21,317 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
+from harness import make_parser, peak_kilobytes, run_child, timed
 
 if TYPE_CHECKING:
-    from firth.nets.network import Network
     from firth.nets.recipe import NetRecipe
 
 Arrays = dict[str, np.ndarray[Any, Any]]
-WORDS, LENGTH, LINES, RATE = 16_000, 128, 32, 5e-4
+VOCAB_SIZE, LENGTH, LINES_PER_BATCH, LR = 16_000, 128, 32, 5e-4
 
 
-@dataclass(frozen=True)
-class Job:
-    """One comparison: what both are to do."""
+@dataclass(frozen=True, kw_only=True)
+class NetComparison:
+    """A network and the batches that both libraries train it on."""
 
     title: str
-    kind: str
+    kind: str = "bert"
     """bert or gpt2."""
-    layers: int
-    width: int
-    heads: int
-    words: int
-    rows: int
-    dropout: float
-    lines: bool = False
-    """Each line by itself: padded to the longest of its batch there, packed here."""
+    layers: int = 4
+    width: int = 256
+    heads: int = 4
+    vocab_size: int = VOCAB_SIZE
+    sequences: int = 32
+    dropout: float = 0.1
+    single_lines: bool = False
+    """Each line is a sequence of its own: `transformers` pads it to the longest of its batch, Firth packs it."""
+    fewer_steps: int = 1
+    """Divisor of the number of steps."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What all comparisons have in common."""
-
-    folder: Path
-    steps: int
-    rounds: int
-    threads: int
-
-
-def masked(setting: Setting) -> None:
-    for dropout in (0.1, 0.0):
-        compare(setting, Job(f"masked LM, dropout {dropout}", "bert", 4, 256, 4, WORDS, 32, dropout))
-
-
-def causal(setting: Setting) -> None:
-    for dropout in (0.1, 0.0):
-        compare(setting, Job(f"causal LM, dropout {dropout}", "gpt2", 4, 256, 4, WORDS, 32, dropout))
-
-
-def base(setting: Setting) -> None:
-    few = replace(setting, steps=max(3, setting.steps // 4))
-    compare(few, Job("BERT-base, dropout 0.1", "bert", 12, 768, 12, 30_522, 16, 0.1))
-
-
-def lines(setting: Setting) -> None:
-    few = replace(setting, steps=max(3, setting.steps // 2))
-    compare(few, Job("masked LM line by line, dropout 0.1", "bert", 4, 256, 4, WORDS, 32, 0.1, lines=True))
-
-
-PARTS: dict[str, Callable[[Setting], None]] = {"masked": masked, "causal": causal, "base": base, "lines": lines}
-
-
-def compare(setting: Setting, job: Job) -> None:
-    """Runs both in turn, each in a process of its own, and prints what came of it."""
-    batches = setting.folder / f"{job.kind}-{job.rows}-{job.lines}.npz"
-    if not batches.exists():
-        np.savez(batches, **make_batches(setting, job))
-    print(f"\n{job.title}: L{job.layers} H{job.width} A{job.heads} V{job.words}, {job.rows} x {LENGTH}", flush=True)
-    found: dict[str, list[dict[str, Any]]] = {"transformers": [], "firth": []}
-    for _ in range(setting.rounds):
-        for who, outcomes in found.items():
-            outcomes.append(start(who, setting, job, batches))
-    best = {who: max(outcomes, key=lambda one: one["speed"]) for who, outcomes in found.items()}
-    for who, one in best.items():
-        reached = f"{one['reached']:4.0f} of {one['products']:.0f} GFLOP/s"
-        print(
-            f"  {who:<13}{one['speed']:8,.0f} tokens/s {one['megabytes']:7,.0f} MB  loss {one['loss']:.3f}  {reached}"
+PARTS = {
+    "masked": [NetComparison(title=f"masked LM, dropout {dropout}", dropout=dropout) for dropout in (0.1, 0.0)],
+    "causal": [
+        NetComparison(title=f"causal LM, dropout {dropout}", kind="gpt2", dropout=dropout) for dropout in (0.1, 0.0)
+    ],
+    "base": [
+        NetComparison(
+            title="BERT-base, dropout 0.1",
+            layers=12,
+            width=768,
+            heads=12,
+            vocab_size=30_522,
+            sequences=16,
+            fewer_steps=4,
         )
-    print(f"  {best['firth']['speed'] / best['transformers']['speed']:.2f} times as fast; {best['firth']['shares']}")
+    ],
+    "lines": [NetComparison(title="masked LM line by line, dropout 0.1", single_lines=True, fewer_steps=2)],
+}
 
 
-def start(who: str, setting: Setting, job: Job, batches: Path) -> dict[str, Any]:
-    """What the process of one of both tells."""
-    told = json.dumps(asdict(job) | {"steps": setting.steps, "threads": setting.threads, "batches": str(batches)})
-    command = [sys.executable, "-W", "ignore", __file__, "--child", who, told]
-    quiet = os.environ | {"KINETO_LOG_LEVEL": "99"}
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=quiet)
-    outcome: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return outcome
+def compare(comparison: NetComparison, folder: Path, options: argparse.Namespace) -> None:
+    """Train with both libraries in turn, each in a process of its own, and print the results."""
+    steps = options.steps if comparison.fewer_steps == 1 else max(3, options.steps // comparison.fewer_steps)
+    batches = folder / f"{comparison.kind}-{comparison.sequences}-{comparison.single_lines}.npz"
+    if not batches.exists():
+        np.savez(batches, **make_batches(folder, comparison, steps))
+    size = f"L{comparison.layers} H{comparison.width} A{comparison.heads} V{comparison.vocab_size}"
+    print(f"\n{comparison.title}: {size}, {comparison.sequences} x {LENGTH}", flush=True)
+    arguments = (json.dumps(asdict(comparison)), steps, options.threads, batches)
+    results: dict[str, list[dict[str, Any]]] = {library: [] for library in LIBRARIES}
+    for _ in range(options.rounds):
+        for library, outcomes in results.items():
+            outcomes.append(run_child(__file__, library, *arguments))
+    best = {library: max(outcomes, key=lambda one: one["speed"]) for library, outcomes in results.items()}
+    for library, one in best.items():
+        print(
+            f"  {library:<13}{one['speed']:8,.0f} tokens/s {one['megabytes']:7,.0f} MB  loss {one['loss']:.3f}  "
+            f"{one['gflops']:4.0f} of {one['peak_gflops']:.0f} GFLOP/s"
+        )
+    print(f"  {best['firth']['speed'] / best['transformers']['speed']:.2f} times as fast; {best['firth']['profile']}")
 
 
-def make_batches(setting: Setting, job: Job) -> Arrays:
-    """The batches of all steps, by the packing and the masking of Firth; arrays for each step."""
+def make_batches(folder: Path, comparison: NetComparison, steps: int) -> Arrays:
+    """Arrays for all steps, packed and masked by Firth, under keys `STEP.NAME`."""
     import data
     from firth.fit.batches import Batches, Cursor, vocabulary_of
-    from firth.objectives.objective import make_objectives
+    from firth.objectives.registry import make_objectives
     from firth.text.corpus import read_corpus
     from firth.tokens.build import open_tokens
 
-    text = setting.folder / "text.txt"
+    text = folder / "text.txt"
     if not text.exists():
         data.write(data.english, text, 4_000_000)
-    recipe = recipe_of(job)
-    tokenizer, store = open_tokens(replace(recipe.tokenizer, vocab_size=WORDS), read_corpus(text))
+    recipe = make_recipe(comparison)
+    tokenizer, store = open_tokens(replace(recipe.tokenizer, vocab_size=VOCAB_SIZE), read_corpus(text))
     objectives = make_objectives(recipe, vocabulary_of(tokenizer, store))
-    made, cursor, arrays = Batches(recipe, store, list(objectives.values()), 0), Cursor(), {}
-    for step in range(setting.steps):
-        (batch,), cursor = made.step(cursor)
-        places = next(iter(objectives.values())).places(batch)
-        assert places is not None
-        ids = batch.ids.flatten()
-        targets = batch.marks["mlm.targets"] if job.kind == "bert" else ids[places + 1]
-        known = {"ids": batch.ids, "parts": batch.parts, "positions": batch.positions}
-        arrays |= {f"{step}.{name}": value.numpy() for name, value in known.items() if value is not None}
-        arrays |= {f"{step}.places": places.numpy(), f"{step}.targets": targets.numpy()}
+    batches, cursor, arrays = Batches(recipe, store, list(objectives.values()), 0), Cursor(), {}
+    for step in range(steps):
+        (batch,), cursor = batches.step(cursor)
+        positions = next(iter(objectives.values())).positions(batch)
+        assert positions is not None
+        targets = batch.labels["mlm.targets"] if comparison.kind == "bert" else batch.ids.flatten()[positions + 1]
+        tensors = {
+            "ids": batch.ids,
+            "sequence_ids": batch.sequence_ids,
+            "position_ids": batch.position_ids,
+            "positions": positions,
+            "targets": targets,
+        }
+        arrays |= {f"{step}.{name}": tensor.numpy() for name, tensor in tensors.items() if tensor is not None}
         arrays[f"{step}.tokens"] = np.array(batch.tokens)
     return arrays
 
 
-def recipe_of(job: Job) -> NetRecipe:
-    """The recipe of a job's network."""
+def make_recipe(comparison: NetComparison) -> NetRecipe:
     from firth.recipes.nets import bert, gpt2
 
-    made = bert() if job.kind == "bert" else gpt2()
-    form = "stream" if job.kind == "gpt2" else "sentences" if job.lines else "full-sentences"
+    is_bert, width, dropout = comparison.kind == "bert", comparison.width, comparison.dropout
+    recipe = bert() if is_bert else gpt2()
     return replace(
-        made,
+        recipe,
         tokenizer=bert().tokenizer,
-        embedding=replace(made.embedding, width=job.width, dropout=job.dropout),
+        embedding=replace(recipe.embedding, width=width, dropout=dropout),
         encoder=replace(
-            made.encoder,
-            layers=job.layers,
-            width=job.width,
-            heads=job.heads,
-            inner=4 * job.width,
-            dropout=job.dropout,
-            attention_dropout=job.dropout,
+            recipe.encoder,
+            layers=comparison.layers,
+            width=width,
+            heads=comparison.heads,
+            ffn_width=4 * width,
+            dropout=dropout,
+            attention_dropout=dropout,
         ),
-        objectives="mlm" if job.kind == "bert" else "clm",
-        masking=replace(made.masking, masks="dynamic"),
-        rows=replace(made.rows, format=form, length=LENGTH),
-        learning=replace(made.learning, batch=job.rows * LENGTH),
+        objectives="mlm" if is_bert else "clm",
+        masking=replace(recipe.masking, mode="dynamic"),
+        sequence=replace(
+            recipe.sequence,
+            format="stream" if not is_bert else "sentences" if comparison.single_lines else "full-sentences",
+            length=LENGTH,
+        ),
+        learning=replace(recipe.learning, batch=comparison.sequences * LENGTH),
     )
 
 
-def run_child(who: str, told: dict[str, Any]) -> None:
-    """What the process of one of both does."""
+def train(library: str, comparison: NetComparison, steps: int, threads: int, path: str) -> dict[str, Any]:
+    """The child process: train on all batches and return the measurements."""
     import torch
 
-    steps, threads, path = told.pop("steps"), told.pop("threads"), told.pop("batches")
-    job = Job(**told)
     torch.set_num_threads(threads)
     with np.load(path) as file:
         arrays = {name: torch.from_numpy(file[name]) for name in file.files}
-    products = measure_products()
-    made = (make_ours if who == "firth" else make_theirs)(job)
+    matrix = torch.randn(2048, 2048)
+    peak = max(2 * 2048**3 / timed(lambda: matrix @ matrix)[1] / 1e9 for _ in range(10))
+    trainer = LIBRARIES[library](comparison)
     speeds, losses = [], []
     for step in range(steps):
-        given = {name.partition(".")[2]: value for name, value in arrays.items() if name.startswith(f"{step}.")}
-        started = time.perf_counter()
-        losses.append(made.step(given, step))
-        speeds.append(int(given["tokens"]) / (time.perf_counter() - started))
+        batch = {name.partition(".")[2]: value for name, value in arrays.items() if name.startswith(f"{step}.")}
+        loss, seconds = timed(lambda: trainer.step(batch, step))  # noqa: B023
+        losses.append(loss)
+        speeds.append(int(batch["tokens"]) / seconds)
     speed = statistics.median(speeds[1:])
-    outcome = {
+    return {
         "speed": speed,
-        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "megabytes": peak_kilobytes() / 1024,
         "loss": statistics.mean(losses[-3:]),
-        "products": products,
-        "reached": speed * made.work / 1e9,
-        "shares": describe(lambda: made.step(given, 0)) if who == "firth" else "",
+        "peak_gflops": peak,
+        "gflops": speed * trainer.flops_per_token / 1e9,
+        "profile": profile_step(lambda: trainer.step(batch, 0)) if library == "firth" else "",
     }
-    print(json.dumps(outcome))
 
 
-def measure_products() -> float:
-    """GFLOP/s of a large matrix product, the best of some."""
-    import torch
-
-    one, best = torch.randn(2048, 2048), 0.0
-    for _ in range(10):
-        started = time.perf_counter()
-        one @ one
-        best = max(best, 2 * 2048**3 / (time.perf_counter() - started) / 1e9)
-    return best
-
-
-class Ours:
+class FirthNet:
     """A network of Firth and its optimiser."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, comparison: NetComparison) -> None:
         from firth.fit.optimisers import make_optimiser
-        from firth.nets.heap import keep_memory
+        from firth.memory import retain_freed_memory
         from firth.nets.network import Vocabulary, build_network
 
-        keep_memory()
-        recipe = recipe_of(job)
-        words = Vocabulary([""] * job.words, np.ones(job.words, dtype=np.int64))
-        self.network: Network = build_network(recipe, words, 0)
-        self.optimiser = make_optimiser(recipe.learning, self.network, RATE)
-        self.work = 0.0
+        retain_freed_memory()
+        recipe, size = make_recipe(comparison), comparison.vocab_size
+        self.network = build_network(recipe, Vocabulary([""] * size, np.ones(size, dtype=np.int64)), 0)
+        self.optimiser = make_optimiser(recipe.learning, self.network, LR)
+        self.flops_per_token = 0.0
 
-    def step(self, given: dict[str, Any], number: int) -> float:
+    def step(self, arrays: dict[str, Any], number: int) -> float:
         import torch
         from torch.nn.utils import clip_grad_norm_
 
         from firth.nets.batch import Batch
-        from firth.nets.noise import Noise
+        from firth.nets.dropout import DropoutRng
 
-        batch = Batch(given["ids"], given["ids"] > 0, given.get("parts"), given.get("positions"))
-        noise, places = Noise(0, number), given["places"]
-        states = self.network(batch, places, noise)
-        loss = self.network.output.loss(states.at(places), given["targets"], None, noise) / len(places)
+        ids, positions, rng = arrays["ids"], arrays["positions"], DropoutRng(0, number)
+        batch = Batch(ids, ids > 0, arrays.get("sequence_ids"), arrays.get("position_ids"))
+        states = self.network(batch, positions, rng)
+        loss = self.network.output.loss(states.at(positions), arrays["targets"], None, rng) / len(positions)
         loss.backward()
         clip_grad_norm_(self.network.parameters(), 1.0)
         self.optimiser.step()
         self.optimiser.zero_grad()
-        rows, length = batch.shape
-        whole = 3 * rows * length * self.network.work(length, len(places) / (rows * length))
-        self.work = whole / int(given["tokens"])
+        sequences, length = batch.shape
+        flops = 3 * sequences * length * self.network.flops(length, len(positions) / (sequences * length))
+        self.flops_per_token = flops / int(arrays["tokens"])
         return float(torch.as_tensor(loss).detach())
 
 
-class Theirs:
+class TransformersNet:
     """A network of `transformers` and the same optimiser."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, comparison: NetComparison) -> None:
         import torch
         import transformers
 
         transformers.logging.set_verbosity_error()
         torch.manual_seed(0)
-        if job.kind == "bert":
+        self.comparison, self.flops_per_token = comparison, 0.0
+        size, width, layers = comparison.vocab_size, comparison.width, comparison.layers
+        heads, dropout = comparison.heads, comparison.dropout
+        if comparison.kind == "bert":
             config = transformers.BertConfig(
-                vocab_size=job.words, hidden_size=job.width, num_hidden_layers=job.layers,
-                num_attention_heads=job.heads, intermediate_size=4 * job.width, max_position_embeddings=LENGTH,
-                hidden_dropout_prob=job.dropout, attention_probs_dropout_prob=job.dropout,
+                vocab_size=size, hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
+                intermediate_size=4 * width, max_position_embeddings=LENGTH, hidden_dropout_prob=dropout,
+                attention_probs_dropout_prob=dropout,
             )  # fmt: skip
             self.network = transformers.BertForMaskedLM(config)
         else:
             config = transformers.GPT2Config(
-                vocab_size=job.words, n_embd=job.width, n_layer=job.layers, n_head=job.heads, n_positions=LENGTH,
-                resid_pdrop=job.dropout, embd_pdrop=job.dropout, attn_pdrop=job.dropout, bos_token_id=3, eos_token_id=3,
+                vocab_size=size, n_embd=width, n_layer=layers, n_head=heads, n_positions=LENGTH,
+                resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout, bos_token_id=3, eos_token_id=3,
             )  # fmt: skip
             self.network = transformers.GPT2LMHeadModel(config)
         self.network.train()
-        self.job, self.work = job, 0.0
         parameters = list(self.network.parameters())
         groups = [
             {"params": [one for one in parameters if one.ndim > 1], "weight_decay": 0.01},
             {"params": [one for one in parameters if one.ndim <= 1], "weight_decay": 0.0},
         ]
-        self.optimiser = torch.optim.AdamW(groups, RATE, (0.9, 0.98), 1e-6, fused=True)
+        self.optimiser = torch.optim.AdamW(groups, LR, (0.9, 0.98), 1e-6, fused=True)
 
-    def step(self, given: dict[str, Any], number: int) -> float:
+    def step(self, arrays: dict[str, Any], number: int) -> float:
         from torch.nn.utils import clip_grad_norm_
 
-        count, whole, places = len(given["targets"]), 0.0, 0
-        for ids, labels in self.batches(given):
-            more = {} if not self.job.lines else {"attention_mask": (ids > 0).long()}
-            share = int((labels[:, 1:] if self.job.kind == "gpt2" else labels).ge(0).sum()) / count
-            loss = self.network(input_ids=ids, labels=labels, **more).loss * share
+        targets, total, positions = len(arrays["targets"]), 0.0, 0
+        for ids, labels in self.batches(arrays):
+            mask = {"attention_mask": (ids > 0).long()} if self.comparison.single_lines else {}
+            predicted = labels[:, 1:] if self.comparison.kind == "gpt2" else labels
+            fraction = int(predicted.ge(0).sum()) / targets
+            loss = self.network(input_ids=ids, labels=labels, **mask).loss * fraction
             loss.backward()
-            whole += float(loss.detach())
-            places += ids.numel()
+            total += float(loss.detach())
+            positions += ids.numel()
         clip_grad_norm_(self.network.parameters(), 1.0)
         self.optimiser.step()
         self.optimiser.zero_grad()
-        width = self.job.width
-        layers = self.job.layers * (24 * width * width + 4 * LENGTH * width)
-        self.work = 3 * places * (layers + 2 * width * self.job.words) / int(given["tokens"])
-        return whole
+        width = self.comparison.width
+        layers = self.comparison.layers * (24 * width * width + 4 * LENGTH * width)
+        flops = 3 * positions * (layers + 2 * width * self.comparison.vocab_size)
+        self.flops_per_token = flops / int(arrays["tokens"])
+        return total
 
-    def batches(self, given: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-        """Ids and labels: the rows as they are, or their lines by themselves, some at a time."""
+    def batches(self, arrays: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+        """Ids and labels: the sequences of Firth's batch, or padded batches of its lines."""
         import torch
+        from torch.nn.utils.rnn import pad_sequence
 
-        ids = given["ids"]
-        labels = torch.full((ids.numel(),), -100).index_copy(0, given["places"], given["targets"]).view_as(ids)
-        if self.job.kind == "gpt2":
+        ids = arrays["ids"]
+        labels = torch.full((ids.numel(),), -100).index_copy(0, arrays["positions"], arrays["targets"]).view_as(ids)
+        if self.comparison.kind == "gpt2":
             yield ids, ids
-        elif not self.job.lines:
+        elif not self.comparison.single_lines:
             yield ids, labels
         else:
-            keys = (given["parts"] + 1000 * torch.arange(len(ids))[:, None])[given["parts"] >= 0]
-            parted = [one[given["parts"] >= 0].split(torch.unique_consecutive(keys, return_counts=True)[1].tolist())
-                      for one in (ids, labels)]  # fmt: skip
-            for begin in range(0, len(parted[0]), LINES):
-                some = [one[begin : begin + LINES] for one in parted]
-                pad = torch.nn.utils.rnn.pad_sequence
-                yield pad(some[0], True, 0), pad(some[1], True, -100)
+            is_token = arrays["sequence_ids"] >= 0
+            line_keys = (arrays["sequence_ids"] + 1000 * torch.arange(len(ids))[:, None])[is_token]
+            lengths = torch.unique_consecutive(line_keys, return_counts=True)[1].tolist()
+            lines, line_labels = ids[is_token].split(lengths), labels[is_token].split(lengths)
+            for begin in range(0, len(lines), LINES_PER_BATCH):
+                some = slice(begin, begin + LINES_PER_BATCH)
+                yield pad_sequence(lines[some], True, 0), pad_sequence(line_labels[some], True, -100)
 
 
-def make_ours(job: Job) -> Ours:
-    return Ours(job)
-
-
-def make_theirs(job: Job) -> Theirs:
-    return Theirs(job)
-
-
-GROUPS = {
+LIBRARIES: dict[str, Callable[[NetComparison], Any]] = {"transformers": TransformersNet, "firth": FirthNet}
+OPERATIONS = {
     "matrix products": ("mm", "addmm", "addmm_", "bmm", "baddbmm", "mkldnn::_linear_pointwise"),
     "activations": ("gelu", "gelu_backward"),
     "softmax": ("_softmax", "_softmax_backward_data", "_log_softmax", "exp_"),
     "norms": ("native_layer_norm", "native_layer_norm_backward"),
     "optimiser": ("_fused_adamw_", "_foreach_norm", "_foreach_mul_", "linalg_vector_norm"),
-    "sums and factors": ("add", "add_", "mul", "mul_", "addcmul", "sum", "ge", "fill_"),
+    "elementwise": ("add", "add_", "mul", "mul_", "addcmul", "sum", "ge", "fill_"),
     "copies": ("copy_", "index_select", "index_copy", "embedding_dense_backward", "index", "cat"),
 }
 
 
-def describe(step: Callable[[], object]) -> str:
-    """What takes the time of a step, by torch's profiler."""
+def profile_step(step: Callable[[], object]) -> str:
+    """The fraction of the time of a step by kind of operation, by torch's profiler."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         step()
     times = {one.key.removeprefix("aten::"): one.self_cpu_time_total for one in profiler.key_averages()}
-    whole = sum(times.values())
-    shares = {group: sum(times.get(name, 0) for name in names) / whole for group, names in GROUPS.items()}
-    shares["the rest"] = 1 - sum(shares.values())
-    return ", ".join(f"{group} {share:.0%}" for group, share in shares.items())
+    total = sum(times.values())
+    fractions = {kind: sum(times.get(name, 0) for name in names) / total for kind, names in OPERATIONS.items()}
+    fractions["the rest"] = 1 - sum(fractions.values())
+    return ", ".join(f"{kind} {fraction:.0%}" for kind, fraction in fractions.items())
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, threads=True)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=1, help="times that both are run; the better run of each counts")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--rounds", type=int, default=1, help="runs of each library, of which the fastest counts")
     parser.add_argument("--only", default=",".join(PARTS))
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        run_child(options.child[0], json.loads(options.child[1]))
-        return
+        library, comparison, steps, threads, batches = options.child
+        found = train(library, NetComparison(**json.loads(comparison)), int(steps), int(threads), batches)
+        return print(json.dumps(found))
+    os.environ["KINETO_LOG_LEVEL"] = "99"  # silences the profiler
     with tempfile.TemporaryDirectory(prefix="firth-bench-") as name:
         os.environ["FIRTH_CACHE"] = str(Path(name, "cache"))
-        setting = Setting(Path(name), options.steps, options.rounds, options.threads)
         for part in options.only.split(","):
-            PARTS[part](setting)
+            for comparison in PARTS[part]:
+                compare(comparison, Path(name), options)
+    return None
 
 
 if __name__ == "__main__":

@@ -3,19 +3,17 @@
     python bench/outputs.py [--recipes lstm ffnn] [--only full classes] [--minutes 2] [--samples 1000] [--threads 2]
     python bench/outputs.py --alone
 
-The text is the Penn Treebank if it lies beside the repository, and builtin:pydoc otherwise, of which every twentieth
-document is kept for the test. Training loss is that of the last records of a run, in nats per token, dropout included;
-noise contrast has a loss of its own kind, which says nothing beside the others. Perplexities are exact for all.
-With --alone only the layers are timed: milliseconds of processor time for the loss and its gradients of 4,096
-predictions from states of width 300 among 10,000 words that are as frequent as Zipf's law says.
+The text is the Penn Treebank if it is beside the repository, and builtin:pydoc otherwise, with every twentieth document
+held out for the test. Training loss is that of the last records of a run, in nats per token, with dropout; that of
+noise-contrastive estimation is not comparable with the others. Perplexities are exact for all layers.
+With --alone only the layers are timed: milliseconds of CPU time for the loss and its gradients of 4,096 predictions
+from hidden states of width 300, with 10,000 words whose frequencies follow Zipf's law.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
-import os
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -24,17 +22,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
 import data
 import firth
 from firth.abilities import total
 from firth.errors import RecipeError
+from firth.nets.dropout import DropoutRng
 from firth.nets.embedding import Embedding
-from firth.nets.noise import Noise
-from firth.nets.outputs.output import frequencies, make_output
-from firth.nets.outputs.proposals import followers
+from firth.nets.network import make_output
+from firth.nets.outputs.output import frequencies
+from firth.nets.outputs.sampled import find_bigrams
 from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe, OutputRecipe
 from firth.text.corpus import read_corpus
+from harness import make_parser
 
 LAYERS = {
     "full": ("output.kind=full",),
@@ -49,21 +48,21 @@ LAYERS = {
     "adaptive": ("output.kind=adaptive",),
 }
 RECIPES = {
-    "lstm": ("embedding.width=300", "encoder.width=300", "learning.rate=0.003"),
-    "rnn": ("embedding.width=200", "encoder.width=200", "learning.rate=0.001"),
-    "ffnn": ("embedding.width=100", "encoder.width=200", "learning.rate=0.002"),
-    "lbl": ("embedding.width=200", "encoder.width=200", "learning.rate=0.002"),
-    "gpt": ("rows.length=64", "learning.rate=0.001"),
+    "lstm": ("embedding.width=300", "encoder.width=300", "learning.lr=0.003"),
+    "rnn": ("embedding.width=200", "encoder.width=200", "learning.lr=0.001"),
+    "ffnn": ("embedding.width=100", "encoder.width=200", "learning.lr=0.002"),
+    "lbl": ("embedding.width=200", "encoder.width=200", "learning.lr=0.002"),
+    "gpt": ("sequence.length=64", "learning.lr=0.001"),
 }
-"""Every kind of encoder that predicts the next word."""
+"""Recipes of next-word prediction, one for each kind of encoder."""
 _COMMON = (
-    *("embedding.dropout=0.2", "encoder.dropout=0.2", "rows.length=64"),
-    *("learning.batch=2048", "learning.warmup=0.05", "learning.beta2=0.999", "learning.decay=0"),
+    *("embedding.dropout=0.2", "encoder.dropout=0.2", "sequence.length=64"),
+    *("learning.batch=2048", "learning.warmup=0.05", "learning.beta2=0.999", "learning.weight_decay=0"),
 )
 
 
-class Text(NamedTuple):
-    """What is learnt from, and what is predicted."""
+class BenchmarkText(NamedTuple):
+    """Training text and test sentences."""
 
     train: Any
     test: list[str]
@@ -71,13 +70,12 @@ class Text(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, threads=True)
     parser.add_argument("--recipes", nargs="+", choices=list(RECIPES), default=["lstm"])
     parser.add_argument("--only", nargs="+", choices=list(LAYERS), default=list(LAYERS))
     parser.add_argument("--minutes", type=float, default=2.0)
-    parser.add_argument("--samples", type=int, default=1000, help="of sampled layers that draw by frequency")
-    parser.add_argument("--bigram-samples", type=int, default=100, help="of those that draw by what came before")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--samples", type=int, default=1000, help="noise words from the unigram distribution")
+    parser.add_argument("--bigram-samples", type=int, default=100, help="noise words from the bigram distribution")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--alone", action="store_true", help="time the layers, without an encoder")
     options = parser.parse_args()
@@ -99,21 +97,22 @@ def main() -> None:
             compare(recipe, text, folder, options)
 
 
-def read_text() -> Text:
+def read_text() -> BenchmarkText:
     """The Penn Treebank or the built-in text."""
     if (data.SHARED / "ptb.train.txt.gz").exists():
         with gzip.open(data.SHARED / "ptb.test.txt.gz", "rt", encoding="utf-8") as file:
-            return Text(data.SHARED / "ptb.train.txt.gz", [line.strip() for line in file], "lines")
-    print("note: no real data beside the repository, using builtin:pydoc", file=sys.stderr)
+            return BenchmarkText(data.SHARED / "ptb.train.txt.gz", [line.strip() for line in file], "lines")
+    data.note_fallback("builtin:pydoc")
     documents = [document.sentences for document in read_corpus("builtin:pydoc")]
     test = [sentence for document in documents[::20] for sentence in document]
-    return Text([one for number, one in enumerate(documents) if number % 20], test, "auto")
+    train = [document for number, document in enumerate(documents) if number % 20]
+    return BenchmarkText(train, test, "auto")
 
 
-def compare(recipe: str, text: Text, folder: Path, options: argparse.Namespace) -> None:
-    """Prints the table of one recipe."""
+def compare(recipe: str, text: BenchmarkText, folder: Path, options: argparse.Namespace) -> None:
+    """Train a recipe with each output layer and print the table."""
     print(f"\n{recipe}: {options.minutes:g} minutes each, {options.threads} threads")
-    print(f"{'layer':<19}{'parameters':>12}{'tokens/s':>10}{'passes':>8}{'loss':>8}{'perplexity':>12}", flush=True)
+    print(f"{'layer':<19}{'parameters':>12}{'tokens/s':>10}{'epochs':>8}{'loss':>8}{'perplexity':>12}", flush=True)
     for layer in options.only:
         samples = options.bigram_samples if layer.endswith("bigram") else options.samples
         settings = [*_COMMON, *RECIPES[recipe], *LAYERS[layer], f"output.samples={samples}"]
@@ -134,29 +133,28 @@ def compare(recipe: str, text: Text, folder: Path, options: argparse.Namespace) 
         except RecipeError as error:
             print(f"{layer:<19}{error}", flush=True)
             continue
-        report(layer, out, model, text)
+        print_row(layer, out, model, text)
 
 
-def report(layer: str, out: Path, model: Any, text: Text) -> None:
-    """Prints the line of one layer."""
+def print_row(layer: str, out: Path, model: Any, text: BenchmarkText) -> None:
     facts = firth.info(out)
     spent, metrics = facts["budget"]["spent"], facts["metrics"]
-    score = total(model.score(text.test, together=True))
+    score = total(model.score(text.test, as_document=True))
     speed = spent["tokens"] / spent["seconds"]
     print(
-        f"{layer:<19}{metrics['parameters']:>12,}{speed:>10,.0f}{metrics['passes']:>8.2f}"
+        f"{layer:<19}{metrics['parameters']:>12,}{speed:>10,.0f}{metrics['epochs']:>8.2f}"
         f"{metrics['loss']:>8.3f}{score.perplexity:>12.1f}",
         flush=True,
     )
 
 
 def time_alone(options: argparse.Namespace) -> None:
-    """Prints what each layer takes by itself."""
+    """Print CPU time and FLOPs of each layer without an encoder."""
     rng = np.random.default_rng(0)
     counts = 1_000_000 // np.arange(1, 10_001)
     ids = rng.choice(counts.size, 200_000, p=frequencies(counts))
-    states = torch.from_numpy(rng.normal(size=(4096, 300)).astype(np.float32)).requires_grad_()
-    print(f"{'layer':<19}{'ms':>8}{'million operations':>20}")
+    hidden = torch.from_numpy(rng.normal(size=(4096, 300)).astype(np.float32)).requires_grad_()
+    print(f"{'layer':<19}{'ms':>8}{'MFLOP':>20}")
     for name in options.only:
         kind, _, proposal = name.partition("-")
         samples = options.bigram_samples if proposal else options.samples
@@ -167,15 +165,15 @@ def time_alone(options: argparse.Namespace) -> None:
         )
         layer = make_output(recipe, counts, Embedding(recipe, [str(number) for number in range(counts.size)]))
         if proposal:
-            layer.proposal.followers = followers(ids, counts.size)
+            layer.proposal.bigrams = find_bigrams(ids, counts.size)
         targets, previous = torch.from_numpy(ids[1:4097]), torch.from_numpy(ids[:4096])
-        taken = []
+        times = []
         for step in range(6):
-            began = time.process_time()
-            layer.loss(states, targets, previous, Noise(0, step)).backward()
-            taken.append(time.process_time() - began)
+            started = time.process_time()
+            layer.loss(hidden, targets, previous, DropoutRng(0, step)).backward()
+            times.append(time.process_time() - started)
             layer.zero_grad()
-        print(f"{name:<19}{1000 * min(taken):>8.1f}{4096 * layer.work() / 1e6:>20,.0f}", flush=True)
+        print(f"{name:<19}{1000 * min(times):>8.1f}{4096 * layer.flops() / 1e6:>20,.0f}", flush=True)
 
 
 if __name__ == "__main__":

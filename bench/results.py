@@ -1,13 +1,13 @@
-"""Real tasks under every kind of model: makes docs/results.md.
+"""Real tasks with every kind of model: makes docs/results.md.
 
     python bench/results.py [--quick] [-o FOLDER] [--minutes 15] [--seeds 2] [--only bert,gpt,sst2] [--with FILE.json]
 
-Each model is pre-trained for the same minutes on the same text, then fine-tuned on at most 5,000 examples of each set
-(fewer where they are long), with each seed; scores are those on the dev part. Models and results are kept in FOLDER:
-what is there is not made again, what was interrupted goes on, and what failed is tried again. All numbers are written
-beside the page as JSON; --with takes those of an earlier run, so that the languages can be done on different days.
-FIRTH_MINILM names the folder of all-MiniLM-L6-v2 for the row of an imported model. With --quick it takes 20 minutes,
-else about 4 hours.
+Each model is pre-trained for the same time on the same text, then fine-tuned on at most 5,000 examples of each dataset
+(fewer where they are long), with each seed; scores are those on the dev part. Models and results stay in FOLDER:
+finished ones are reused, interrupted ones resumed, failed ones tried again. All results are also written beside the
+page as JSON; --with reuses those of an earlier run, so that the languages can be run on different days. FIRTH_MINILM
+names the folder of all-MiniLM-L6-v2 for the row of an imported model. Takes 20 minutes with
+--quick, else about 4 hours.
 """
 
 from __future__ import annotations
@@ -15,307 +15,275 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parent))
-from task_data import CORPORA, DATASETS, LANGUAGES, RECIPES, Bench, Dataset, explain, run, show
+from task_data import DATASETS, LANGUAGES, UNLIMITED, Dataset
+from workspace import (
+    CORPORA,
+    RECIPES,
+    WITHOUT_BUDGET,
+    ModelVariant,
+    Result,
+    Workspace,
+    error_of,
+    first_error,
+    format_command,
+    format_scores,
+    make_page_parser,
+    run,
+    run_main,
+)
 
-QUICK_SHARE, QUICK_DEV, QUICK_MINUTES = 5, 200, 0.75
+QUICK_DIVISOR, QUICK_DEV, QUICK_MINUTES = 5, 200, 0.75
 MINILM = "minilm"
-QUESTIONS = (
-    "A thousand questions, read twice, are 64 steps: too few, perhaps, for the SQuAD column to tell much. With"
-    " all 4,757 questions, read three times (`--train data/squad2_part.train.json.gz --set "
+MINILM_COMMAND = ["import", "huggingface", "data/all-MiniLM-L6-v2", "-o", f"en/{MINILM}"]
+SQUAD_NOTE = (
+    "A thousand questions for two epochs are 64 steps: perhaps too few for the SQuAD column to be informative. With"
+    " all 4,757 questions for three epochs (`--train data/squad2_part.train.json.gz --set "
     "learning.epochs=3`), the best spans of a BERT of 15 minutes have F1 0.114 [0.086, 0.142], those of the "
     "same from random weights 0.077 [0.054, 0.099] (one seed; the intervals overlap)."
 )
-"""Why a column of the whole table says little."""
-
-
-class Row(NamedTuple):
-    """A kind of model in the table."""
-
-    title: str
-    model: str
-    """What is pre-trained or imported."""
-    speed: float
-    """Tokens a second with two cores when a model of 15 minutes is fine-tuned: for the estimate."""
-    more: tuple[str, ...] = ()
-    languages: tuple[str, ...] = ("en", "zh")
-    passes: int = 1_000
-    """At most: a large model that has learnt much needs few."""
-
-
 ROWS = {
-    "tfidf": Row("TF-IDF, linear", "words", 500_000),
-    "skipgram": Row("skip-gram + BiLSTM", "skipgram", 30_000),
-    "elmo": Row("ELMo", "elmo", 12_000),
-    "gpt": Row("GPT", "gpt", 10_000),
-    "bert": Row("BERT", "bert", 22_000),
-    "random": Row("the same BERT from random weights", "bert", 22_000, ("--random",)),
-    MINILM: Row("MiniLM, imported", MINILM, 2_400, languages=("en",), passes=2),
+    "tfidf": ModelVariant("TF-IDF, linear", "words", 500_000),
+    "skipgram": ModelVariant("skip-gram + BiLSTM", "skipgram", 30_000),
+    "elmo": ModelVariant("ELMo", "elmo", 12_000),
+    "gpt": ModelVariant("GPT", "gpt", 10_000),
+    "bert": ModelVariant("BERT", "bert", 22_000),
+    "random": ModelVariant("the same BERT from random weights", "bert", 22_000, ("--random",)),
+    MINILM: ModelVariant("MiniLM, imported", MINILM, 2_400, languages=("en",), max_epochs=2),
 }
-START = 5.0
-"""Seconds that a command takes beside: imports, loading, intervals of the metrics."""
-BUILD = 25.0
-"""Seconds that reading the text takes before a model learns from it."""
+STARTUP_SECONDS = 5.0
+"""Of a command: imports, loading, intervals of the metrics."""
+READING_SECONDS = 25.0
+"""Of the text before pre-training."""
+Results = dict[str, dict[str, list[Result]]]
+"""By row and dataset, a result for each seed."""
 
 
-class Table(NamedTuple):
-    """What is to be made."""
+class ResultsTable(NamedTuple):
+    """The rows, datasets and seeds to run."""
 
-    bench: Bench
+    workspace: Workspace
     rows: Sequence[str]
-    sets: Sequence[str]
+    datasets: Sequence[str]
     seeds: int
 
     def cells(self) -> Iterator[tuple[str, str]]:
-        """Rows and sets that go together."""
-        for name in self.sets:
+        """Rows and datasets of the same language."""
+        for name in self.datasets:
             for row in self.rows:
                 if DATASETS[name].language in ROWS[row].languages:
                     yield row, name
 
-    def every(self) -> list[tuple[str, str, int]]:
-        """Rows, sets and seeds of all that is learnt."""
+    def runs(self) -> list[tuple[str, str, int]]:
+        """Rows, datasets and seeds of all fine-tunings."""
         return [(row, name, seed) for row, name in self.cells() for seed in range(self.seeds)]
 
-    def known(self) -> dict[str, dict[str, Any]]:
-        """What came of them so far, by the names of their cells."""
-        return self.bench.known_of({self.cell(*one): self.words(*one) for one in self.every()})
+    def known(self) -> dict[str, Result]:
+        """The known results by the names of their cells."""
+        return self.workspace.known_results({self.cell_name(*run): self.command(*run) for run in self.runs()})
 
     def missing(self) -> list[tuple[str, str, int]]:
-        """Those of which nothing is known yet."""
         known = self.known()
-        return [one for one in self.every() if self.cell(*one) not in known]
+        return [run for run in self.runs() if self.cell_name(*run) not in known]
 
-    def words(self, row: str, name: str, seed: int) -> list[str]:
-        """The words of the command of a cell."""
-        found = ROWS[row]
-        model = self.bench.model(found.model, DATASETS[name].language)
-        return self.bench.learning(name, model, (*found.more, "--seed", str(seed)), passes=self.passes(row, name))
+    def command(self, row: str, name: str, seed: int) -> list[str]:
+        """The command of a fine-tuning, without `-o`."""
+        model = self.workspace.model_path(ROWS[row].model, DATASETS[name].language)
+        options = (*ROWS[row].options, "--seed", str(seed))
+        return self.workspace.finetune_command(name, model, options, epochs=self.epochs(row, name))
 
-    def passes(self, row: str, name: str) -> int:
-        """How often the examples of a set are read."""
-        return min(ROWS[row].passes, self.bench.passes or DATASETS[name].passes)
+    def epochs(self, row: str, name: str) -> int:
+        return min(ROWS[row].max_epochs, self.workspace.epochs or DATASETS[name].epochs)
 
-    def cell(self, row: str, name: str, seed: int) -> str:
-        """What the result of a cell is called."""
-        bench = self.bench
-        return f"{name}.{row}.{bench.minutes:g}min.{bench.examples(name)}.{seed}"
+    def cell_name(self, row: str, name: str, seed: int) -> str:
+        return f"{name}.{row}.{self.workspace.minutes:g}min.{self.workspace.max_examples(name)}.{seed}"
 
 
-def models(cells: Sequence[tuple[str, str, int]]) -> list[tuple[str, str]]:
-    """Models and languages that some cells need."""
-    return list(dict.fromkeys((ROWS[row].model, DATASETS[name].language) for row, name, _ in cells))
+def models_of(runs: Sequence[tuple[str, str, int]]) -> list[tuple[str, str]]:
+    """The models and languages that fine-tunings need."""
+    return list(dict.fromkeys((ROWS[row].model, DATASETS[name].language) for row, name, _ in runs))
 
 
-def estimate(table: Table) -> float:
-    """About how many seconds is still to be waited, by speeds that were measured for two cores."""
-    bench, missing = table.bench, table.missing()
-    waiting = 0.0
-    for model, language in models(missing):
-        if not (bench.folder / bench.model(model, language) / "manifest.json").exists() and model in RECIPES:
-            waiting += BUILD + 60 * bench.minutes * RECIPES[model].timed
+def estimate(table: ResultsTable) -> float:
+    """The approximate seconds of what is missing, by speeds measured on two cores."""
+    workspace, missing, seconds = table.workspace, table.missing(), 0.0
+    for model, language in models_of(missing):
+        path = workspace.folder / workspace.model_path(model, language) / "manifest.json"
+        if not path.exists() and model in RECIPES:
+            seconds += READING_SECONDS + 60 * workspace.minutes * (model not in WITHOUT_BUDGET)
     for row, name, _ in missing:
-        waiting += START / bench.jobs + work(name, bench, table.passes(row, name)) / ROWS[row].speed
-    return waiting
+        epochs, dataset = table.epochs(row, name), DATASETS[name]
+        # Validation, after each epoch and at the end, is three times as fast as training.
+        validation = (epochs + 1) * dev_examples(dataset, workspace) / 3
+        tokens = dataset.tokens * (epochs * workspace.max_examples(name) + validation)
+        seconds += STARTUP_SECONDS / workspace.jobs + tokens / ROWS[row].speed
+    return seconds
 
 
-def work(name: str, bench: Bench, passes: int) -> float:
-    """The tokens of learning, and those of validation after each pass and at the end, which are three times faster."""
-    found = DATASETS[name]
-    return found.tokens * (passes * bench.examples(name) + (passes + 1) * held(found, bench) / 3)
+def dev_examples(dataset: Dataset, workspace: Workspace) -> int:
+    return min(workspace.max_dev, dataset.dev_examples, dataset.max_dev)
 
 
-def held(found: Dataset, bench: Bench) -> int:
-    """How many examples of the dev part are used."""
-    return min(bench.most_dev, found.held, found.most_held)
+def run_all(table: ResultsTable) -> tuple[Results, dict[str, str]]:
+    """All results, and the errors of pre-training by model and language."""
+    workspace, errors = table.workspace, {}
+    for model, language in models_of(table.missing()):
+        if error := import_minilm(workspace) if model == MINILM else workspace.pretrain(model, language):
+            errors[f"{model} {language}"] = error
+    runs = [run for run in table.runs() if f"{ROWS[run[0]].model} {DATASETS[run[1]].language}" not in errors]
+    tasks = [partial(workspace.finetune, table.cell_name(*run), table.command(*run)) for run in runs]
+    results: Results = {}
+    for (row, name, _), result in zip(runs, workspace.run_parallel(tasks), strict=True):
+        results.setdefault(row, {}).setdefault(name, []).append(result)
+    return results, errors
 
 
-def make(table: Table) -> tuple[dict[str, dict[str, list[dict[str, Any]]]], dict[str, str]]:
-    """All results by row and set, and what could not be pre-trained."""
-    broken = {}
-    for model, language in models(table.missing()):
-        why = import_minilm(table.bench) if model == MINILM else table.bench.pretrain(model, language)
-        if why:
-            broken[f"{model} {language}"] = why
-    made = [one for one in table.every() if f"{ROWS[one[0]].model} {DATASETS[one[1]].language}" not in broken]
-    results = table.bench.each([partial(table.bench.finetune, table.cell(*one), table.words(*one)) for one in made])
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for (row, name, _), result in zip(made, results, strict=True):
-        found.setdefault(row, {}).setdefault(name, []).append(result)
-    return found, broken
-
-
-def import_minilm(bench: Bench) -> str:
-    """Imports the model that was trained elsewhere; returns why it could not be, or nothing."""
-    given = os.environ.get("FIRTH_MINILM", "")
-    if not given and not (bench.folder / "en" / MINILM).exists():
+def import_minilm(workspace: Workspace) -> str:
+    """Import MiniLM unless it is there; returns the error, or an empty string."""
+    path = os.environ.get("FIRTH_MINILM", "")
+    if not path and not (workspace.folder / "en" / MINILM).exists():
         return "FIRTH_MINILM does not name the folder of all-MiniLM-L6-v2"
-    if (bench.folder / "en" / MINILM / "manifest.json").exists():
+    if (workspace.folder / "en" / MINILM / "manifest.json").exists():
         return ""
-    (bench.folder / "data").mkdir(parents=True, exist_ok=True)
-    link = bench.folder / "data" / "all-MiniLM-L6-v2"
+    (workspace.folder / "data").mkdir(parents=True, exist_ok=True)
+    link = workspace.folder / "data" / "all-MiniLM-L6-v2"
     if not link.exists():
-        link.symlink_to(Path(given).resolve())
-    return explain(run(bench.folder, MINILM_WORDS))
+        link.symlink_to(Path(path).resolve())
+    return error_of(run(workspace.folder, MINILM_COMMAND))
 
 
-MINILM_WORDS = ["import", "huggingface", "data/all-MiniLM-L6-v2", "-o", f"en/{MINILM}"]
-
-
-def write(table: Table, results: dict[str, dict[str, list[dict[str, Any]]]], broken: dict[str, str]) -> str:
-    """The page."""
-    bench = table.bench
+def format_page(table: ResultsTable, results: Results, errors: dict[str, str]) -> str:
+    workspace = table.workspace
     lines = [
         "# Results on real tasks",
         "",
-        f"Made by `python bench/results.py {options_of(table)}`. Every network was pre-trained by Firth for the same "
-        f"{bench.minutes:g} minutes on 2 cores on {texts_of(table)}, in the size that Firth "
+        f"Made by `python bench/results.py {format_options(table)}`. Every network was pre-trained by Firth for the "
+        f"same {workspace.minutes:g} minutes on 2 cores on {format_corpora(table)}, in the size that Firth "
         "chooses for that time, and then fine-tuned. A cell is the mean over "
         f"{table.seeds} seed{'s' * (table.seeds > 1)} on the dev part, ± half of the range, and the seconds of a "
-        "fine-tuning with one thread. The dev part also decides which state is kept, so that scores are a little too "
-        "high, for all rows alike. The last row is a trivial baseline: the majority label, no entity or no answer. The "
-        "span F1 of a reading comprehension is that of the best span where there is an answer, whether it was given or "
-        "not: with so few examples hardly any answer is sure enough to be given.",
-        *([] if bench.passes or "squad2" not in table.sets else ["", QUESTIONS]),
+        "fine-tuning with one thread. The dev part also selects the checkpoint, so scores are slightly optimistic, in "
+        "all rows alike. The last row is a trivial baseline: the majority label, no entity or no answer. The "
+        "span F1 of reading comprehension is that of the best spans of answerable questions, whether or not they were "
+        "predicted: with so few examples hardly any score passes the threshold.",
+        *([] if workspace.epochs or "squad2" not in table.datasets else ["", SQUAD_NOTE]),
         "",
-        "The commands run in the folder that `-o` names. What lies there in `data/` are the real texts, and parts of "
-        "the real sets: `python bench/task_data.py sst2 1000 FILE` writes one.",
+        "The commands run in the folder that `-o` names. Its `data/` has the real texts and parts of "
+        "the real datasets: `python bench/task_data.py sst2 1000 FILE` writes one.",
     ]
     for language, called in LANGUAGES.items():
-        sets = [name for name in table.sets if DATASETS[name].language == language]
+        datasets = [name for name in table.datasets if DATASETS[name].language == language]
         rows = [row for row in table.rows if language in ROWS[row].languages and row in results]
-        if sets and rows:
-            lines += ["", f"## {called}", "", *grid(table, results, rows, sets)]
+        if datasets and rows:
+            lines += ["", f"## {called}", "", *format_table(table, results, rows, datasets)]
             for row in rows:
-                lines += ["", f"### {ROWS[row].title} ({called})", "", "```sh", *commands(table, row, sets), "```"]
-    lines += [f"\nLeft out: {name}: {why}." for name, why in broken.items()]
+                commands = format_commands(table, row, datasets)
+                lines += ["", f"### {ROWS[row].title} ({called})", "", "```sh", *commands, "```"]
+    lines += [f"\nLeft out: {name}: {error}." for name, error in errors.items()]
     return "\n".join(lines) + "\n"
 
 
-def texts_of(table: Table) -> str:
-    """What the models of the table have read."""
-    languages = dict.fromkeys(DATASETS[name].language for name in table.sets)
+def format_corpora(table: ResultsTable) -> str:
+    """The names of the pre-training corpora."""
+    languages = dict.fromkeys(DATASETS[name].language for name in table.datasets)
     texts = [" and ".join(Path(one).name.split(".")[0] for one in CORPORA[language]) for language in languages]
     return ", or on ".join(texts)
 
 
-def options_of(table: Table) -> str:
-    bench = table.bench
-    quick = f"--quick --minutes {bench.minutes:g}" if bench.passes else f"--minutes {bench.minutes:g}"
-    only = "" if len(table.sets) == len(DATASETS) else f" --only {','.join(table.sets)}"
+def format_options(table: ResultsTable) -> str:
+    minutes = f"--minutes {table.workspace.minutes:g}"
+    quick = f"--quick {minutes}" if table.workspace.epochs else minutes
+    only = "" if len(table.datasets) == len(DATASETS) else f" --only {','.join(table.datasets)}"
     return f"{quick} --seeds {table.seeds}{only}"
 
 
-def grid(
-    table: Table, results: dict[str, dict[str, list[dict[str, Any]]]], rows: Sequence[str], sets: Sequence[str]
-) -> list[str]:
-    """The lines of a table, and below it why cells are empty."""
+def format_table(table: ResultsTable, results: Results, rows: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The lines of a table, followed by the reasons of empty cells."""
     notes: list[str] = []
-    found = [DATASETS[name] for name in sets]
-    examples = [table.bench.examples(name) for name in sets]
-    lines = [
-        "| | " + " | ".join(one.title for one in found) + " |",
-        "|---|" + "---|" * len(found),
-        "| task, metric | " + " | ".join(f"{one.task}, {metrics_of(one)}" for one in found) + " |",
-        "| dev examples | " + " | ".join(f"{held(one, table.bench):,}" for one in found) + " |",
-        "| training examples at most, passes | "
-        + " | ".join(f"{n:,}, {table.bench.passes or one.passes}" for n, one in zip(examples, found, strict=True))
-        + " |",
-    ]
+    workspace, datasets = table.workspace, [DATASETS[name] for name in names]
+    columns = {
+        "": [dataset.title for dataset in datasets],
+        "task, metric": [f"{dataset.task}, {format_metrics(dataset)}" for dataset in datasets],
+        "dev examples": [f"{dev_examples(dataset, workspace):,}" for dataset in datasets],
+        "maximum training examples, epochs": [
+            f"{workspace.max_examples(name):,}, {workspace.epochs or DATASETS[name].epochs}" for name in names
+        ],
+    }
     for row in rows:
-        cells = [cell(results[row].get(name, []), DATASETS[name], ROWS[row], notes) for name in sets]
-        lines.append(f"| {ROWS[row].title} | " + " | ".join(cells) + " |")
-    trivial = [baseline([results[row].get(name, []) for row in rows], DATASETS[name].metric) for name in sets]
-    return [*lines, "| trivial baseline | " + " | ".join(trivial) + " |", *([""] if notes else []), *notes]
+        cells = [format_cell(results[row].get(name, []), DATASETS[name], ROWS[row], notes) for name in names]
+        columns[ROWS[row].title] = cells
+    columns["trivial baseline"] = [
+        format_baseline([results[row].get(name, []) for row in rows], DATASETS[name].metric) for name in names
+    ]
+    lines = [f"| {title} | {' | '.join(cells)} |".replace("|  |", "| |", 1) for title, cells in columns.items()]
+    return [lines[0], "|---|" + "---|" * len(datasets), *lines[1:], *([""] if notes else []), *notes]
 
 
-def cell(results: Sequence[dict[str, Any]], found: Dataset, row: Row, notes: list[str]) -> str:
-    """Mean, spread and seconds; or the number of the note that says why there is none."""
-    failed = [one["error"] for one in results if "error" in one]
-    if failed or not results:
-        notes.append(f"{len(notes) + 1}. {row.title}, {found.title}: {failed[0] if failed else 'not made'}")
+def format_cell(results: Sequence[Result], dataset: Dataset, row: ModelVariant, notes: list[str]) -> str:
+    """Mean, spread and seconds, or the number of a note with the error, which is added to `notes`."""
+    if error := first_error(results):
+        notes.append(f"{len(notes) + 1}. {row.title}, {dataset.title}: {error}")
         return f"– ({len(notes)})"
-    told = [spread([one["dev"][metric] for one in results]) for metric in (found.metric, found.also) if metric]
-    return f"{' / '.join(told)} ({statistics.mean(one['seconds'] for one in results):.0f} s)"
+    metrics = [metric for metric in (dataset.metric, dataset.second_metric) if metric]
+    scores = [format_scores([result["dev"][metric] for result in results]) for metric in metrics]
+    return f"{' / '.join(scores)} ({statistics.mean(result['seconds'] for result in results):.0f} s)"
 
 
-def metrics_of(found: Dataset) -> str:
-    """Those that cells of a set tell."""
-    return " / ".join(one.replace("_", " ") for one in (found.metric, found.also) if one)
+def format_metrics(dataset: Dataset) -> str:
+    return " / ".join(metric.replace("_", " ") for metric in (dataset.metric, dataset.second_metric) if metric)
 
 
-def spread(scores: Sequence[float]) -> str:
-    """The mean, and half of the range."""
-    around = f" ± {(max(scores) - min(scores)) / 2:.3f}" if len(scores) > 1 else ""
-    return f"{statistics.mean(scores):.3f}{around}"
-
-
-def baseline(column: Sequence[Sequence[dict[str, Any]]], metric: str) -> str:
-    """What needs no learning; the same in every row."""
-    known = [one["dev"].get("baseline", {}).get(metric) for cell in column for one in cell if "dev" in one]
+def format_baseline(column: Sequence[Sequence[Result]], metric: str) -> str:
+    """The trivial baseline of a dataset, which is the same in all rows."""
+    known = [result["dev"].get("baseline", {}).get(metric) for cell in column for result in cell if "dev" in result]
     return next((f"{value:.3f}" for value in known if value is not None), "–")
 
 
-def commands(table: Table, row: str, sets: Sequence[str]) -> list[str]:
-    """What made a row, with the first seed: the others change `--seed` and `-o` alone."""
-    found, language = ROWS[row], DATASETS[sets[0]].language
-    before = MINILM_WORDS if found.model == MINILM else table.bench.pretraining(found.model, language)
-    cells = [[*table.words(row, name, 0), "-o", f"tuned/{table.cell(row, name, 0)}"] for name in sets]
-    return [show(before), *map(show, cells)]
+def format_commands(table: ResultsTable, row: str, datasets: Sequence[str]) -> list[str]:
+    """The commands of a row for the first seed; the others differ in `--seed` and `-o` alone."""
+    model, language = ROWS[row].model, DATASETS[datasets[0]].language
+    pretrain = MINILM_COMMAND if model == MINILM else table.workspace.pretrain_command(model, language)
+    finetune = [[*table.command(row, name, 0), "-o", f"tuned/{table.cell_name(row, name, 0)}"] for name in datasets]
+    return [format_command(pretrain), *map(format_command, finetune)]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--quick", action="store_true", help="1,000 examples at most, one pass, one seed, 45 seconds of pre-training"
-    )
-    parser.add_argument("-o", "--out", type=Path, default=Path("results"), help="keep models and results here")
-    parser.add_argument("--write", type=Path, default=Path("docs/results.md"))
-    parser.add_argument("--minutes", type=float, help="of pre-training; else 15, or 0.75 with --quick")
-    parser.add_argument("--seeds", type=int, help="else 2, or 1 with --quick")
-    parser.add_argument("--only", default="", help=f"rows and sets, of {', '.join([*ROWS, *DATASETS])}")
-    parser.add_argument("--share", type=int, help="one of so many training examples; else 1, or 5 with --quick")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="fine-tunings side by side")
-    parser.add_argument("--with", type=Path, dest="known", help="results of an earlier run that count as made")
+    quick = "1,000 examples at most, one epoch, one seed, 45 seconds of pre-training"
+    parser = make_page_parser(__doc__, "docs/results.md", quick=quick)
+    parser.add_argument("--only", default="", help=f"rows and datasets, of {', '.join([*ROWS, *DATASETS])}")
+    parser.add_argument("--divisor", type=int, help="use 1/N of the training examples; 1 by default, 5 with --quick")
     options = parser.parse_args()
-    table = read(parser, options)
+    table = make_table(parser, options)
     if options.known is not None:
-        table.bench.take(options.known)
-    print(f"about {estimate(table) / 60:.0f} minutes on 2 cores; what is made is kept in {options.out}", flush=True)
-    results, broken = make(table)
-    options.write.write_text(write(table, results, broken), encoding="utf-8")
-    table.bench.write_results(options.write.with_suffix(".json"), table.known())
+        table.workspace.import_results(options.known)
+    print(f"about {estimate(table) / 60:.0f} minutes on 2 cores; results are saved in {options.out}", flush=True)
+    results, errors = run_all(table)
+    options.write.write_text(format_page(table, results, errors), encoding="utf-8")
+    table.workspace.export_results(options.write.with_suffix(".json"), table.known())
     print(f"-> {options.write}, {options.write.with_suffix('.json')}")
 
 
-def read(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Table:
-    """What the command line asks for."""
+def make_table(parser: argparse.ArgumentParser, options: argparse.Namespace) -> ResultsTable:
     only = options.only.split(",") if options.only else []
-    for one in only:
-        if one not in ROWS and one not in DATASETS:
-            parser.error(f"there is neither a row nor a set {one}: choose from {', '.join([*ROWS, *DATASETS])}.")
+    for name in only:
+        if name not in ROWS and name not in DATASETS:
+            parser.error(f"there is neither a row nor a dataset {name}: choose from {', '.join([*ROWS, *DATASETS])}.")
     quick = options.quick
-    bench = Bench(
+    workspace = Workspace(
         options.out.resolve(),
         options.minutes or (QUICK_MINUTES if quick else 15.0),
         options.jobs,
-        options.share or (QUICK_SHARE if quick else 1),
-        QUICK_DEV if quick else 1_000_000,
+        options.divisor or (QUICK_DIVISOR if quick else 1),
+        QUICK_DEV if quick else UNLIMITED,
         1 if quick else 0,
     )
     rows = [row for row in ROWS if row in only] or list(ROWS)
-    sets = [name for name in DATASETS if name in only] or list(DATASETS)
-    return Table(bench, rows, sets, options.seeds or (1 if quick else 2))
+    datasets = [name for name in DATASETS if name in only] or list(DATASETS)
+    return ResultsTable(workspace, rows, datasets, options.seeds or (1 if quick else 2))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted: the same command goes on.") from None
+    run_main(main)

@@ -1,19 +1,18 @@
-"""Smoothing methods against each other, as Chen and Goodman (1998) compared them: the baseline is Jelinek-Mercer.
+"""The comparison of smoothing methods by Chen and Goodman (1998): the baseline is Jelinek-Mercer.
 
-    python bench/smoothing.py [-o FOLDER] [--most 7]
+    python bench/smoothing.py [-o FOLDER] [--max-power 7]
 
-Bigrams and trigrams, all methods, 10^3 words of training text to 10^7; cross-entropy of held-out text in bits a word,
-and its difference to Jelinek-Mercer's. One vocabulary for all sizes: the 20,000 most frequent words of the whole text,
-other words are `<unk>`. Free parameters are fitted to a second held-out text. Writes smoothing.json and smoothing.svg.
+Bigrams and trigrams, all methods, 10^3 to 10^7 words of training text; cross-entropy of held-out text in bits per word,
+and its difference from Jelinek-Mercer's. One vocabulary for all sizes: the 20,000 most frequent words of the whole
+text; other words are `<unk>`. Free parameters are tuned on a second held-out text. Writes smoothing.json and
+smoothing.svg.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -22,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
 import data
 from firth.abilities import total
 from firth.counts.counting import count_store
@@ -32,6 +30,7 @@ from firth.text.corpus import read_corpus
 from firth.tokens.build import build_store
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.train import train_tokenizer
+from harness import make_parser
 
 BASELINE = "jelinek-mercer"
 METHODS: dict[str, dict[str, Any]] = {
@@ -52,23 +51,24 @@ METHODS: dict[str, dict[str, Any]] = {
     "bayes": {"smoothing": "bayes"},
     "pitman-yor": {"smoothing": "pitman-yor"},
 }
-MOST_PITMAN_YOR = 10**6  # words beyond which sampling takes too long for a comparison
+MAX_PITMAN_YOR_WORDS = 10**6  # Gibbs sampling takes too long beyond
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("-o", "--out", type=Path, default=Path("bench-smoothing"))
-    parser.add_argument("--most", type=float, default=7, help="logarithm of the largest number of words")
+    parser.add_argument("--max-power", type=float, default=7, help="log10 of the largest number of training words")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    rows = list(compare(options.most))
+    rows = list(compare(options.max_power))
     (options.out / "smoothing.json").write_text(json.dumps(rows, indent=1) + "\n")
     print_table(rows)
     draw(rows, options.out / "smoothing.svg")
     print(f"\n{options.out / 'smoothing.svg'}")
 
 
-def compare(most: float) -> Iterator[dict[str, Any]]:
+def compare(max_power: float) -> Iterator[dict[str, Any]]:
+    """Train and score every method at every order and size; yields a record for each."""
     train, valid, test = split_documents()
     with tempfile.TemporaryDirectory() as name:
         corpus = read_corpus(train, layout="lines")
@@ -77,26 +77,28 @@ def compare(most: float) -> Iterator[dict[str, Any]]:
         store = build_store(corpus, tokenizer, Path(name))
         heldout = build_store(read_corpus(valid, layout="lines"), tokenizer, Path(name))
         lines = [line for document in test for line in document]
-        sizes = [10**power for power in range(3, math.floor(most) + 1) if 10**power <= len(store)]
+        sizes = [10**power for power in range(3, math.floor(max_power) + 1) if 10**power <= len(store)]
         for order in (2, 3):
-            other = count_store(heldout, len(tokenizer), order)
+            valid_counts = count_store(heldout, len(tokenizer), order)
             for size in sizes:
                 end = max(1, int(np.searchsorted(store.sentences, size)))
                 trie = count_store(store, len(tokenizer), order, 0, end)
                 for method, fields in METHODS.items():
-                    if (method == "church-gale" and order != 2) or (method == "pitman-yor" and size > MOST_PITMAN_YOR):
+                    if (method == "church-gale" and order != 2) or (
+                        method == "pitman-yor" and size > MAX_PITMAN_YOR_WORDS
+                    ):
                         continue
-                    begun = time.perf_counter()
+                    started = time.perf_counter()
                     chosen = NgramRecipe(order=order, tokenizer=recipe, **fields)
-                    model = train_ngram(chosen, trie, tokenizer, "lines", heldout=other)
+                    model = train_ngram(chosen, trie, tokenizer, "lines", heldout=valid_counts)
                     score = total(model.score(lines))
                     bits = -score.logprob / score.tokens / math.log(2)
-                    seconds = time.perf_counter() - begun
+                    seconds = time.perf_counter() - started
                     yield {"order": order, "words": size, "method": method, "bits": bits, "seconds": seconds}
 
 
 def split_documents() -> tuple[list[list[str]], list[list[str]], list[list[str]]]:
-    """Documents in random order: most to train on, 200 to fit parameters to, 400 to test on."""
+    """Documents in random order: most to train on, 200 to tune parameters on, 400 to test on."""
     documents: list[list[str]] = [[]]
     for line in data.english():
         if line.strip():
@@ -109,11 +111,11 @@ def split_documents() -> tuple[list[list[str]], list[list[str]], list[list[str]]
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:
-    """Bits a word of the baseline, and how many more or fewer the others take."""
+    """Print the bits per word of the baseline and the differences of the other methods from it."""
     for order in (2, 3):
         sizes = sorted({row["words"] for row in rows if row["order"] == order})
         found = {(row["method"], row["words"]): row["bits"] for row in rows if row["order"] == order}
-        print(f"\n{order}-grams: bits a word ({BASELINE}) and differences to it")
+        print(f"\n{order}-grams: bits per word ({BASELINE}) and differences from it")
         print(f"{'words':<30}" + "".join(f"{size:>10.0e}" for size in sizes))
         for method in METHODS:
             values = [
@@ -129,12 +131,11 @@ def print_table(rows: list[dict[str, Any]]) -> None:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Two charts side by side; each method has a colour, and a broken line where it backs off."""
+    """Two charts side by side: a colour for each method, dashed lines for back-off."""
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.fonttype"] = "none"
-    matplotlib.rcParams["svg.hashsalt"] = "smoothing"
+    matplotlib.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "smoothing"}
     from matplotlib import pyplot
 
     families = list(dict.fromkeys(fields["smoothing"] for fields in METHODS.values()))
@@ -152,7 +153,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         name = {2: "bigrams", 3: "trigrams"}[order]
         axis.set(xscale="log", xlabel="words of training text", title=name, ylim=(-0.2, 0.7))
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel(f"bits a word more than {BASELINE}")
+    axes[0].set_ylabel(f"bits per word above {BASELINE}")
     handles, labels = axes[0].get_legend_handles_labels()
     axes[1].legend(handles, labels, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     figure.tight_layout()

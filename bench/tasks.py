@@ -1,17 +1,17 @@
-"""Tasks against `transformers`: the same weights, examples, steps and threads; one process for each.
+"""Tasks against `transformers`: the same weights, examples, steps and threads; a process for each.
 
     python bench/tasks.py [--only finetune,predict,embed,read] [--examples 5000] [--rounds 1] [--model DIR]
 
-finetune  a BERT of four layers of 256 on SST-2, dropout 0.1, one pass in steps of 32 examples. Both begin with the very
-          same parameters, the head's among them. The Trainer of `transformers` needs `accelerate`; what runs here is
-          its loop without it: examples in random order, padded to the longest of their step, a fused AdamW, rates that
-          rise and fall linearly, gradients clipped. Texts are cut into tokens before the clock starts, for both.
-predict   the model that was fine-tuned, against the pipeline with batches of 32, from texts to probabilities.
-embed     vectors of sentences by all-MiniLM-L6-v2, whose folder FIRTH_MINILM names, against sentence-transformers or,
-          where that is not installed, the same in plain `transformers`: sorted by length, batches of 32.
+finetune  a BERT of four layers of width 256 on SST-2, dropout 0.1, one epoch, batches of 32. Both start from the same
+          weights, including the head's. The Trainer of `transformers` needs `accelerate`; this runs its loop without
+          it: shuffled examples, dynamic padding, fused AdamW, a linear schedule with warmup, gradient clipping. Texts
+          are tokenised before the clock starts, for both.
+predict   the fine-tuned model against the pipeline with batches of 32, from texts to probabilities.
+embed     sentence embeddings by all-MiniLM-L6-v2, in the folder FIRTH_MINILM, against sentence-transformers or, if it
+          is not installed, the same in plain `transformers`: sorted by length, batches of 32.
 read      a TSV of a million rows: runs bench/read_tasks.py.
 
-Without --model a BERT is pre-trained for a moment; with it a better one is used, such as bench/results.py makes.
+Without --model a BERT is pre-trained briefly; with it a better one is used, such as bench/results.py makes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import argparse
 import itertools
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -32,20 +31,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
 import data
 import task_data
+from harness import make_parser, peak_kilobytes, run_child, timed
 
-TOGETHER, LENGTH, RATE, WARMUP, DECAY = 32, 128, 1.5e-4, 0.1, 0.01
-LEARNING = [f"learning.{name}" for name in (f"batch={TOGETHER}", "epochs=1", f"warmup={WARMUP}", f"decay={DECAY}")]
+BATCH_SIZE, LENGTH, LR, WARMUP, WEIGHT_DECAY = 32, 128, 1.5e-4, 0.1, 0.01
+LEARNING = [
+    *(f"learning.batch={BATCH_SIZE}", "learning.epochs=1"),
+    *(f"learning.warmup={WARMUP}", f"learning.weight_decay={WEIGHT_DECAY}"),
+]
 TASK = task_data.DATASETS["sst2"]
 BUDGET = os.environ.get("FIRTH_BENCH_BUDGET", "30s")
-"""Of pre-training, where no model is given."""
-LONGEST = 150  # words of a sentence whose vector is made: both read it whole
+"""Of pre-training without --model."""
+MAX_WORDS = 150  # of an embedded sentence: neither truncates it
 
 
-class Setting(NamedTuple):
-    """What all comparisons have in common."""
+class TaskBenchmark(NamedTuple):
+    """The options of all comparisons."""
 
     folder: Path
     model: Path | None
@@ -53,111 +55,102 @@ class Setting(NamedTuple):
     rounds: int
     threads: int
 
-    def child(self, what: str) -> dict[str, Any]:
-        """What the best of some processes tells."""
-        told = [self._child(what) for _ in range(self.rounds)]
-        return max(told, key=lambda one: one["speed"])
-
-    def _child(self, what: str) -> dict[str, Any]:
-        command = [sys.executable, "-W", "ignore", __file__, "--child", what, str(self.folder), str(self.threads)]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        outcome: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return outcome
+    def best_run(self, what: str) -> dict[str, Any]:
+        """The measurements of the fastest of several child processes."""
+        runs = [run_child(__file__, what, self.folder, self.threads) for _ in range(self.rounds)]
+        return max(runs, key=lambda run: run["speed"])
 
 
-def finetune(setting: Setting) -> None:
-    prepare(setting)
-    ours, theirs = setting.child("finetune_ours"), setting.child("finetune_theirs")
-    print(f"\nfine-tuning, {setting.examples:,} examples of {TASK.title}, {TOGETHER} a step, dropout 0.1")
-    tell(ours, theirs, "examples/s", f"accuracy {ours['accuracy']:.3f} and {theirs['accuracy']:.3f} on dev")
+def finetune(benchmark: TaskBenchmark) -> None:
+    prepare(benchmark)
+    ours, theirs = benchmark.best_run("finetune_ours"), benchmark.best_run("finetune_theirs")
+    print(f"\nfine-tuning, {benchmark.examples:,} examples of {TASK.title}, batches of {BATCH_SIZE}, dropout 0.1")
+    print_comparison(ours, theirs, "examples/s", f"accuracy {ours['accuracy']:.3f} and {theirs['accuracy']:.3f} on dev")
 
 
-def predict(setting: Setting) -> None:
-    prepare(setting)
-    if not (setting.folder / "tuned.hf").exists():
-        setting.child("finetune_ours")
-    ours, theirs = setting.child("predict_ours"), setting.child("predict_theirs")
-    print(f"\npredicting, {ours['count']:,} texts, the pipeline with batches of {TOGETHER}")
-    tell(ours, theirs, "texts/s", apart(setting, "predict", "probabilities"))
+def predict(benchmark: TaskBenchmark) -> None:
+    prepare(benchmark)
+    if not (benchmark.folder / "tuned.hf").exists():
+        benchmark.best_run("finetune_ours")
+    ours, theirs = benchmark.best_run("predict_ours"), benchmark.best_run("predict_theirs")
+    print(f"\npredicting, {ours['count']:,} texts, the pipeline with batches of {BATCH_SIZE}")
+    print_comparison(ours, theirs, "texts/s", max_difference(benchmark, "predict", "probabilities"))
 
 
-def embed(setting: Setting) -> None:
-    given = os.environ.get("FIRTH_MINILM", "")
-    if not Path(given, "modules.json").is_file():
-        print("\nembed: left out, FIRTH_MINILM does not name the folder of all-MiniLM-L6-v2")
+def embed(benchmark: TaskBenchmark) -> None:
+    if not Path(os.environ.get("FIRTH_MINILM", ""), "modules.json").is_file():
+        print("\nembed: skipped, FIRTH_MINILM does not name the folder of all-MiniLM-L6-v2")
         return
-    if not (setting.folder / "sentences.json").exists():
-        write_sentences(setting)
-    ours, theirs = setting.child("embed_ours"), setting.child("embed_theirs")
-    print(f"\nvectors of {ours['count']:,} sentences by MiniLM, against {theirs['by']}")
-    tell(ours, theirs, "sentences/s", apart(setting, "embed", "numbers of vectors"))
+    if not (benchmark.folder / "sentences.json").exists():
+        write_sentences(benchmark)
+    ours, theirs = benchmark.best_run("embed_ours"), benchmark.best_run("embed_theirs")
+    print(f"\nembeddings of {ours['count']:,} sentences by MiniLM, against {theirs['by']}")
+    print_comparison(ours, theirs, "sentences/s", max_difference(benchmark, "embed", "components"))
 
 
-def read(setting: Setting) -> None:
+def read(benchmark: TaskBenchmark) -> None:
     print("\nreading a TSV", flush=True)
     subprocess.run([sys.executable, str(Path(__file__).parent / "read_tasks.py")], check=True)
 
 
-PARTS: dict[str, Callable[[Setting], None]] = {"finetune": finetune, "predict": predict, "embed": embed, "read": read}
+PARTS = {"finetune": finetune, "predict": predict, "embed": embed, "read": read}
 
 
-def tell(ours: dict[str, Any], theirs: dict[str, Any], unit: str, results: str) -> None:
-    """Both speeds, the ratio, and both results."""
-    for who, one in (("firth", ours), ("transformers", theirs)):
-        print(f"  {who:<13}{one['speed']:9,.0f} {unit} {one['megabytes']:7,.0f} MB")
+def print_comparison(ours: dict[str, Any], theirs: dict[str, Any], unit: str, results: str) -> None:
+    """Print both speeds, their ratio, and how the results compare."""
+    for library, one in (("firth", ours), ("transformers", theirs)):
+        print(f"  {library:<13}{one['speed']:9,.0f} {unit} {one['megabytes']:7,.0f} MB")
     print(f"  {ours['speed'] / theirs['speed']:.2f} times as fast; {results}", flush=True)
 
 
-def apart(setting: Setting, what: str, of: str) -> str:
-    """How far the results of both are from each other."""
-    mine, their = (np.load(setting.folder / f"{what}_{who}.npy") for who in ("ours", "theirs"))
-    return f"{of} differ by {np.abs(mine - their).max():.1e} at most"
+def max_difference(benchmark: TaskBenchmark, what: str, unit: str) -> str:
+    ours, theirs = (np.load(benchmark.folder / f"{what}_{who}.npy") for who in ("ours", "theirs"))
+    return f"{unit} differ by at most {np.abs(ours - theirs).max():.1e}"
 
 
-def prepare(setting: Setting) -> None:
-    """A pre-trained model, the examples, and both with a head that has learnt nothing."""
+def prepare(benchmark: TaskBenchmark) -> None:
+    """Write the examples, the pre-trained model, and its export with an untrained head."""
     import firth
-    from firth.fit.finetune import finetune as learn
 
-    folder = setting.folder
+    folder = benchmark.folder
     if (folder / "start.hf").exists():
         return
-    task_data.cut(TASK.train, setting.examples, folder / "train.tsv")
-    task_data.cut(TASK.train, TOGETHER, folder / "few.tsv")
-    task_data.cut(TASK.dev, 10_000, folder / "dev.tsv")
-    if setting.model is not None:
-        (folder / "bert").symlink_to(setting.model.resolve())
+    task_data.write_subset(TASK.train, benchmark.examples, folder / "train.tsv")
+    task_data.write_subset(TASK.train, BATCH_SIZE, folder / "few.tsv")
+    task_data.write_subset(TASK.dev, 10_000, folder / "dev.tsv")
+    if benchmark.model is not None:
+        (folder / "bert").symlink_to(benchmark.model.resolve())
     else:
         data.write(data.english, folder / "text.txt", 4_000_000)
-        plan: dict[str, Any] = {"size": "mini", "budget": BUDGET, "threads": setting.threads, "reload": False}
-        firth.train("bert", folder / "text.txt", out=folder / "bert", **plan)
-    # A rate of next to nothing: what is exported are the parameters that fine-tuning begins with.
-    few, still = folder / "few.tsv", [*LEARNING, "learning.rate=1e-12"]
-    model = learn(folder / "bert", TASK.task, train=few, dev=few, out=folder / "start", settings=still, threads=1)
+        options: dict[str, Any] = {"size": "mini", "budget": BUDGET, "threads": benchmark.threads, "reload": False}
+        firth.train("bert", folder / "text.txt", out=folder / "bert", **options)
+    # With a learning rate of almost zero the exported weights are those that fine-tuning starts from.
+    few, settings = folder / "few.tsv", [*LEARNING, "learning.lr=1e-12"]
+    options = {"train": few, "dev": few, "out": folder / "start", "settings": settings, "threads": 1}
+    model = firth.finetune(folder / "bert", TASK.task, **options)
     firth.export_model(model, "huggingface", folder / "start.hf")
 
 
 def finetune_ours(folder: Path, threads: int) -> dict[str, Any]:
     import firth
-    from firth.fit.curves import METRICS
-    from firth.fit.finetune import finetune as learn
+    from firth.fit.trainer import METRICS
 
     with tempfile.TemporaryDirectory(dir=folder) as name:
         out = Path(name) / "tuned"
-        settings = [*LEARNING, f"learning.rate={RATE}"]
-        # Few examples to validate on, so that what takes time is learning; accuracy is measured afterwards.
-        paths = {"train": folder / "train.tsv", "dev": folder / "few.tsv"}
-        model = learn(folder / "bert", TASK.task, **paths, out=out, settings=settings, threads=threads)
+        settings = [*LEARNING, f"learning.lr={LR}"]
+        # Validation on few examples, so that training takes the time; accuracy is measured afterwards.
+        paths: dict[str, Any] = {"train": folder / "train.tsv", "dev": folder / "few.tsv"}
+        model = firth.finetune(folder / "bert", TASK.task, **paths, out=out, settings=settings, threads=threads)
         records = [json.loads(line) for line in (out / METRICS).read_text().splitlines()]
         if not (folder / "tuned.hf").exists():
             firth.export_model(model, "huggingface", folder / "tuned.hf")
             out.rename(folder / "tuned")
     first, last = records[0], records[-1]
     seconds = last["seconds"] - first["seconds"]
-    learnt = len(examples(folder / "train.tsv")[0]) - first["step"] * TOGETHER
-    labels, texts = examples(folder / "dev.tsv")
-    given = [one["label"] for one in model.predict(texts)]
-    return {"speed": learnt / seconds, "accuracy": same(given, labels)}
+    trained_on = len(read_examples(folder / "train.tsv")[0]) - first["step"] * BATCH_SIZE
+    labels, texts = read_examples(folder / "dev.tsv")
+    predicted = [one["label"] for one in model.predict(texts)]
+    return {"speed": trained_on / seconds, "accuracy": accuracy(predicted, labels)}
 
 
 def finetune_theirs(folder: Path, threads: int) -> dict[str, Any]:
@@ -168,47 +161,51 @@ def finetune_theirs(folder: Path, threads: int) -> dict[str, Any]:
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(folder / "start.hf")
     model = AutoModelForSequenceClassification.from_pretrained(folder / "start.hf").train()
-    names = model.config.label2id
-    labels, texts = examples(folder / "train.tsv")
-    rows = tokenizer(texts, truncation=True, max_length=LENGTH)
-    steps = -(-len(texts) // TOGETHER)
-    plain = [one for one in model.parameters() if one.ndim <= 1]
-    groups = [{"params": [one for one in model.parameters() if one.ndim > 1], "weight_decay": DECAY},
-              {"params": plain, "weight_decay": 0.0}]  # fmt: skip
-    optimiser = torch.optim.AdamW(groups, RATE, (0.9, 0.999), 1e-6, fused=True)
+    label_ids = model.config.label2id
+    labels, texts = read_examples(folder / "train.tsv")
+    encoded = tokenizer(texts, truncation=True, max_length=LENGTH)
+    steps = -(-len(texts) // BATCH_SIZE)
+    groups = [
+        {"params": [one for one in model.parameters() if one.ndim > 1], "weight_decay": WEIGHT_DECAY},
+        {"params": [one for one in model.parameters() if one.ndim <= 1], "weight_decay": 0.0},
+    ]
+    optimiser = torch.optim.AdamW(groups, LR, (0.9, 0.999), 1e-6, fused=True)
     schedule = get_linear_schedule_with_warmup(optimiser, round(WARMUP * steps), steps)
     order = torch.randperm(len(texts)).tolist()
-    began, done = 0.0, 0
-    for step, begin in enumerate(range(0, len(order), TOGETHER)):
+    started, done = 0.0, 0
+    for step, begin in enumerate(range(0, len(order), BATCH_SIZE)):
         if step == 1:
-            began, done = time.perf_counter(), 0
-        chosen = order[begin : begin + TOGETHER]
-        batch = tokenizer.pad({name: [rows[name][one] for one in chosen] for name in rows}, return_tensors="pt")
-        batch["labels"] = torch.tensor([names[labels[one]] for one in chosen])
+            started, done = time.perf_counter(), 0
+        chosen = order[begin : begin + BATCH_SIZE]
+        batch = tokenizer.pad({name: [encoded[name][one] for one in chosen] for name in encoded}, return_tensors="pt")
+        batch["labels"] = torch.tensor([label_ids[labels[one]] for one in chosen])
         model(**batch).loss.backward()
         clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         schedule.step()
         model.zero_grad()
         done += len(chosen)
-    seconds = time.perf_counter() - began
-    labels, texts = examples(folder / "dev.tsv")
-    given, of = [], model.config.id2label
+    seconds = time.perf_counter() - started
+    labels, texts = read_examples(folder / "dev.tsv")
+    predicted = []
     with torch.inference_mode():
-        for begin in range(0, len(texts), TOGETHER):
-            some = tokenizer(texts[begin : begin + TOGETHER], padding=True, truncation=True, max_length=LENGTH,
-                             return_tensors="pt")  # fmt: skip
-            given += [of[one] for one in model.eval()(**some).logits.argmax(1).tolist()]
-    return {"speed": done / seconds, "accuracy": same(given, labels)}
+        for begin in range(0, len(texts), BATCH_SIZE):
+            batch = tokenizer(texts[begin : begin + BATCH_SIZE], padding=True, truncation=True, max_length=LENGTH,
+                              return_tensors="pt")  # fmt: skip
+            logits = model.eval()(**batch).logits
+            predicted += [model.config.id2label[one] for one in logits.argmax(1).tolist()]
+    return {"speed": done / seconds, "accuracy": accuracy(predicted, labels)}
 
 
 def predict_ours(folder: Path, threads: int) -> dict[str, Any]:
     import firth
 
     model = firth.load(folder / "tuned")
-    return timed(folder, "predict_ours", examples(folder / "train.tsv")[1], lambda texts: [
-        [one["probabilities"][label] for label in model.labels] for one in model.predict(texts)
-    ])  # fmt: skip
+
+    def run(texts: Sequence[str]) -> list[list[float]]:
+        return [[one["probabilities"][label] for label in model.labels] for one in model.predict(texts)]
+
+    return measure(folder, "predict_ours", read_examples(folder / "train.tsv")[1], run)
 
 
 def predict_theirs(folder: Path, threads: int) -> dict[str, Any]:
@@ -220,11 +217,11 @@ def predict_theirs(folder: Path, threads: int) -> dict[str, Any]:
     labels = list(model.config.id2label.values())
 
     def run(texts: Sequence[str]) -> list[list[float]]:
-        found = classify(list(texts), batch_size=TOGETHER, top_k=None, truncation=True, max_length=LENGTH)
+        found = classify(list(texts), batch_size=BATCH_SIZE, top_k=None, truncation=True, max_length=LENGTH)
         by_label = [{one["label"]: one["score"] for one in scores} for scores in found]
         return [[scores[label] for label in labels] for scores in by_label]
 
-    return timed(folder, "predict_theirs", examples(folder / "train.tsv")[1], run)
+    return measure(folder, "predict_theirs", read_examples(folder / "train.tsv")[1], run)
 
 
 def embed_ours(folder: Path, threads: int) -> dict[str, Any]:
@@ -238,86 +235,87 @@ def embed_ours(folder: Path, threads: int) -> dict[str, Any]:
         found = model.embed(texts, pooling="whole")
         return found / np.linalg.norm(found, axis=1, keepdims=True)
 
-    return timed(folder, "embed_ours", sentences(folder), run)
+    return measure(folder, "embed_ours", read_sentences(folder), run)
 
 
 def embed_theirs(folder: Path, threads: int) -> dict[str, Any]:
-    given = os.environ["FIRTH_MINILM"]
+    path = os.environ["FIRTH_MINILM"]
     if find_spec("sentence_transformers"):
         from sentence_transformers import SentenceTransformer
 
-        peer = SentenceTransformer(given, device="cpu")
-        found = timed(folder, "embed_theirs", sentences(folder), lambda texts: peer.encode(texts, batch_size=TOGETHER))
-        return found | {"by": "sentence-transformers"}
-    return timed(folder, "embed_theirs", sentences(folder), plain_encoder(given)) | {"by": "plain transformers"}
+        peer, by = SentenceTransformer(path, device="cpu"), "sentence-transformers"
+
+        def run(texts: Sequence[str]) -> Any:
+            return peer.encode(texts, batch_size=BATCH_SIZE)
+    else:
+        run, by = plain_encoder(path), "plain transformers"
+    return measure(folder, "embed_theirs", read_sentences(folder), run) | {"by": by}
 
 
-def plain_encoder(given: str) -> Callable[[Sequence[str]], Any]:
-    """What sentence-transformers does: the longest texts first, means of states, divided by their lengths."""
+def plain_encoder(path: str) -> Callable[[Sequence[str]], Any]:
+    """The steps of sentence-transformers: longest texts first, mean pooling, L2 normalisation."""
     import torch
     from transformers import AutoModel, AutoTokenizer
 
-    model, tokenizer = AutoModel.from_pretrained(given).eval(), AutoTokenizer.from_pretrained(given)
+    model, tokenizer = AutoModel.from_pretrained(path).eval(), AutoTokenizer.from_pretrained(path)
 
     @torch.inference_mode()
     def run(texts: Sequence[str]) -> Any:
         order = np.argsort([-len(text) for text in texts], kind="stable")
         found = np.empty((len(texts), model.config.hidden_size), dtype=np.float32)
-        for begin in range(0, len(order), TOGETHER):
-            chosen = order[begin : begin + TOGETHER]
-            rows = tokenizer([texts[one] for one in chosen], padding=True, truncation=True, max_length=256,
-                             return_tensors="pt")  # fmt: skip
-            seen = rows["attention_mask"][..., None].float()
-            means = (model(**rows).last_hidden_state * seen).sum(1) / seen.sum(1)
+        for begin in range(0, len(order), BATCH_SIZE):
+            chosen = order[begin : begin + BATCH_SIZE]
+            batch = tokenizer([texts[one] for one in chosen], padding=True, truncation=True, max_length=256,
+                              return_tensors="pt")  # fmt: skip
+            mask = batch["attention_mask"][..., None].float()
+            means = (model(**batch).last_hidden_state * mask).sum(1) / mask.sum(1)
             found[chosen] = torch.nn.functional.normalize(means).numpy()
         return found
 
     return run
 
 
-def timed(folder: Path, what: str, texts: Sequence[str], run: Callable[[Sequence[str]], Any]) -> dict[str, Any]:
-    """The speed of a run after a short one; what it gives is kept to be compared."""
-    run(texts[:TOGETHER])
-    began = time.perf_counter()
-    found = run(texts)
-    seconds = time.perf_counter() - began
+def measure(folder: Path, what: str, texts: Sequence[str], run: Callable[[Sequence[str]], Any]) -> dict[str, Any]:
+    """The speed of a function after a short warm-up; its results are saved for `max_difference`."""
+    run(texts[:BATCH_SIZE])
+    found, seconds = timed(lambda: run(texts))
     np.save(folder / f"{what}.npy", np.asarray(found, dtype=np.float32))
     return {"speed": len(texts) / seconds, "count": len(texts)}
 
 
-def examples(path: Path) -> tuple[list[str], list[str]]:
-    """Labels and texts of a file."""
+def read_examples(path: Path) -> tuple[list[str], list[str]]:
+    """The labels and the texts of a file."""
     rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]]
     return [row[0] for row in rows], [row[1].strip() for row in rows]
 
 
-def same(given: Sequence[str], labels: Sequence[str]) -> float:
-    return float(np.mean([one == other for one, other in zip(given, labels, strict=True)]))
+def accuracy(predicted: Sequence[str], labels: Sequence[str]) -> float:
+    return float(np.mean([one == other for one, other in zip(predicted, labels, strict=True)]))
 
 
-def write_sentences(setting: Setting) -> None:
-    """Sentences of English prose as they come, some short and some long."""
+def write_sentences(benchmark: TaskBenchmark) -> None:
+    """Write sentences of English prose, in their order."""
     from firth.text.corpus import read_corpus
 
-    data.write(data.english, setting.folder / "prose.txt", 200 * setting.examples)
-    every = (line for document in read_corpus(setting.folder / "prose.txt") for line in document.sentences)
-    fitting = (line for line in every if len(line.split()) <= LONGEST)
-    kept = list(itertools.islice(fitting, setting.examples))
-    (setting.folder / "sentences.json").write_text(json.dumps(kept), encoding="utf-8")
+    data.write(data.english, benchmark.folder / "prose.txt", 200 * benchmark.examples)
+    every = (line for document in read_corpus(benchmark.folder / "prose.txt") for line in document.sentences)
+    short = (line for line in every if len(line.split()) <= MAX_WORDS)
+    chosen = list(itertools.islice(short, benchmark.examples))
+    (benchmark.folder / "sentences.json").write_text(json.dumps(chosen), encoding="utf-8")
 
 
-def sentences(folder: Path) -> list[str]:
+def read_sentences(folder: Path) -> list[str]:
     return list(json.loads((folder / "sentences.json").read_text(encoding="utf-8")))
 
 
-CHILDREN: dict[str, Callable[[Path, int], dict[str, Any]]] = {
+SIDES: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     one.__name__: one
     for one in (finetune_ours, finetune_theirs, predict_ours, predict_theirs, embed_ours, embed_theirs)
 }
 
 
-def run_child(what: str, folder: Path, threads: int) -> None:
-    """What the process of one of both does."""
+def run_side(what: str, folder: Path, threads: int) -> None:
+    """The child process: run one side of a comparison and print the measurements."""
     import torch
 
     torch.set_num_threads(threads)
@@ -326,26 +324,24 @@ def run_child(what: str, folder: Path, threads: int) -> None:
 
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
-    outcome = CHILDREN[what](folder, threads)
-    print(json.dumps(outcome | {"megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+    print(json.dumps(SIDES[what](folder, threads) | {"megabytes": peak_kilobytes() / 1024}))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, threads=True)
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--examples", type=int, default=5000)
-    parser.add_argument("--rounds", type=int, default=1, help="times that both are run; the better run of each counts")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--model", type=Path, help="a pre-trained BERT of size mini instead of one made on the way")
+    parser.add_argument("--rounds", type=int, default=1, help="runs of each side, of which the fastest counts")
+    parser.add_argument("--model", type=Path, help="a pre-trained BERT of size mini; otherwise one is trained")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        run_child(options.child[0], Path(options.child[1]), int(options.child[2]))
-        return
+        return run_side(options.child[0], Path(options.child[1]), int(options.child[2]))
     with tempfile.TemporaryDirectory() as name:
-        setting = Setting(Path(name), options.model, options.examples, options.rounds, options.threads)
+        benchmark = TaskBenchmark(Path(name), options.model, options.examples, options.rounds, options.threads)
         for part in options.only.split(","):
-            PARTS[part](setting)
+            PARTS[part](benchmark)
+    return None
 
 
 if __name__ == "__main__":

@@ -1,108 +1,91 @@
-"""Texts written for other texts, by one network or by two: makes docs/writing.md.
+"""Text generation by one network or by an encoder and a decoder: makes docs/writing.md.
 
     python bench/writing.py [-o FOLDER] [--minutes 15] [--only multi30k,couplets]
 
-A BERT of each language learns to translate, to write headlines, or the second line of a couplet: alone, with the whole
-source visible (prefix visibility), or as the reader beside another that begins with the same parameters and writes
-(`--decoder`), and each of these from random weights. The folder is that of bench/results.py: models that are there are
-used, results are kept, and what was interrupted goes on.
+A BERT of each language is fine-tuned to translate, to write headlines, or the second line of a couplet: alone, with
+bidirectional attention over the source (prefix visibility), or as the encoder of a decoder that starts from the same
+weights (`--decoder`), and each of these from random weights. The folder is that of bench/results.py: its models are
+reused, and interrupted runs are resumed.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parent))
-from task_data import Bench, show
+from workspace import Result, Workspace, format_command, make_page_parser, run_main, verb_commands
 
 
-class Pairs(NamedTuple):
-    """Sources and targets, and how much of them is used."""
+class ParallelSet(NamedTuple):
+    """Files of sources and targets, and how much of them is used."""
 
     title: str
     language: str
     train: str
     dev: str
-    most: int
-    passes: int
-    more: tuple[str, ...] = ()
-    """What else is set."""
+    max_examples: int
+    epochs: int
+    settings: tuple[str, ...] = ()
 
 
 SETS = {
-    "multi30k": Pairs(
+    "multi30k": ParallelSet(
         "Multi30k, English to German", "en", "generate/multi30k_en_de.train.tsv.gz", "generate/multi30k_en_de.dev.tsv",
         4000, 8,
     ),
-    "bbc": Pairs(
+    "bbc": ParallelSet(
         "BBC headlines", "en", "generate/bbc_news.train.jsonl.gz", "generate/bbc_news.dev.jsonl.gz", 1692, 10
     ),
-    "couplets": Pairs(
-        "couplets", "zh", "generate/couplet_zh.train.tsv", "generate/couplet_zh.dev.tsv", 3231, 10, ("once=2",)
+    "couplets": ParallelSet(
+        "couplets", "zh", "generate/couplet_zh.train.tsv", "generate/couplet_zh.dev.tsv", 3231, 10,
+        ("no_repeat_ngram=2",),
     ),
-    "lcsts": Pairs(
+    "lcsts": ParallelSet(
         "LCSTS part 3", "zh", "generate/lcsts_part3.train.jsonl.gz", "generate/lcsts_part3.dev.jsonl", 856, 10
     ),
 }  # fmt: skip
 ROWS = {
-    "one": ("BERT reads and writes", False, False),
+    "one": ("one BERT", False, False),
     "one-random": ("the same from random weights", False, True),
-    "two": ("BERT reads, BERT writes", True, False),
+    "two": ("BERT encoder, BERT decoder", True, False),
     "two-random": ("the same two from random weights", True, True),
 }
-"""What a row is called, whether it has a decoder, and whether it begins by chance."""
-DEV, SHOWN = 200, 4
+"""The title of a row, whether it has a decoder, and whether it starts from random weights."""
+MAX_DEV, SHOWN = 200, 4
 
 
-class Writers(NamedTuple):
-    """What is to be made."""
-
-    bench: Bench
-
-    def files(self, name: str) -> tuple[str, str]:
-        """The parts of a set that are used, as files of the folder."""
-        return self.bench.file(SETS[name].train, SETS[name].most), self.bench.file(SETS[name].dev, DEV)
-
-    def commands(self, name: str, row: str) -> list[list[str]]:
-        """finetune, predict and evaluate, in this order."""
-        found, (train, dev), (_, two, random) = SETS[name], self.files(name), ROWS[row]
-        model, out = self.bench.model("bert", found.language), f"writers/{name}.{row}"
-        more = ["--decoder", model] * two + ["--random"] * random
-        more += [word for one in (f"learning.epochs={found.passes}", *found.more) for word in ("--set", one)]
-        return [
-            ["finetune", model, "generate", "--train", train, "--dev", dev, *more, "-o", out],
-            ["predict", out, dev, "-o", f"{out}.jsonl"],
-            ["evaluate", out, "task", dev, "--json"],
-        ]
-
-    def make(self, name: str, row: str) -> dict[str, Any]:
-        """What was measured; what is known is not made again."""
-        facts = self.bench.verbs(self.commands(name, row))
-        told = facts.get("error") or f"{values(facts['found'])} ({facts['seconds']} s)"
-        print(f"{name}.{row}: {told}", flush=True)
-        return facts
-
-    def texts(self, name: str, row: str) -> list[str]:
-        """The first of what was written."""
-        path = self.bench.folder / self.commands(name, row)[1][-1]
-        return [json.loads(line)["text"] for line in path.read_text(encoding="utf-8").splitlines()[:SHOWN]]
+def subset_files(workspace: Workspace, name: str) -> tuple[str, str]:
+    """Files of training and validation examples."""
+    dataset = SETS[name]
+    return workspace.subset(dataset.train, dataset.max_examples), workspace.subset(dataset.dev, MAX_DEV)
 
 
-def values(found: dict[str, Any]) -> str:
+def row_commands(workspace: Workspace, name: str, row: str) -> list[list[str]]:
+    dataset, (_, has_decoder, is_random) = SETS[name], ROWS[row]
+    model = workspace.model_path("bert", dataset.language)
+    options = ["--decoder", model] * has_decoder + ["--random"] * is_random
+    options += [part for one in (f"learning.epochs={dataset.epochs}", *dataset.settings) for part in ("--set", one)]
+    return verb_commands(model, "generate", *subset_files(workspace, name), f"writers/{name}.{row}", options)
+
+
+def run_row(workspace: Workspace, name: str, row: str) -> Result:
+    result = workspace.run_verbs(row_commands(workspace, name, row))
+    outcome = result.get("error") or f"{format_metrics(result['found'])} ({result['seconds']} s)"
+    print(f"{name}.{row}: {outcome}", flush=True)
+    return result
+
+
+def format_metrics(found: dict[str, Any]) -> str:
     """The metrics, the first two with their intervals."""
-    (low, high), (fewest, most) = found["chrf_interval"], found["bits_per_byte_interval"]
-    bits = f"{found['bits_per_byte']:.3f} [{fewest:.3f}, {most:.3f}]"
+    (low, high), (low_bits, high_bits) = found["chrf_interval"], found["bits_per_byte_interval"]
+    bits = f"{found['bits_per_byte']:.3f} [{low_bits:.3f}, {high_bits:.3f}]"
     return f"{bits} | {found['chrf']:.1f} [{low:.1f}, {high:.1f}] | {found['bleu']:.1f} | {found['rouge_l']:.3f}"
 
 
-def examples(path: Path) -> list[tuple[str, str]]:
-    """The first pairs of a file."""
+def read_pairs(path: Path) -> list[tuple[str, str]]:
+    """The first sources and targets of a file."""
     lines = path.read_text(encoding="utf-8").splitlines()
     if path.suffix == ".jsonl":
         records = [json.loads(line) for line in lines[:SHOWN]]
@@ -110,76 +93,72 @@ def examples(path: Path) -> list[tuple[str, str]]:
     return [(source, target) for source, target in (line.split("\t") for line in lines[1 : SHOWN + 1])]
 
 
-def page(writers: Writers, results: dict[tuple[str, str], dict[str, Any]]) -> str:
-    """The page."""
-    minutes, names = writers.bench.minutes, list(dict.fromkeys(name for name, _ in results))
-    only = f" --only {','.join(names)}" * (names != list(SETS))
+def format_page(workspace: Workspace, results: dict[str, dict[str, Result]]) -> str:
+    """The page; `results` are by dataset and row."""
+    minutes = workspace.minutes
+    only = f" --only {','.join(results)}" * (list(results) != list(SETS))
     lines = [
-        "# Texts written for others",
+        "# Text generation",
         "",
         f"Made by `python bench/writing.py --minutes {minutes:g}{only}`: a BERT of each language, pre-trained for "
-        f"{minutes:g} minutes on 2 cores, learns to write. Measured on {DEV} dev examples at most, intervals are of "
-        "95%; seconds are those of fine-tuning with one thread. Bits per byte of the right texts (less is better) tell "
-        "what a network has learnt even where many other texts would be as good as the right one, as in couplets; "
-        "chrF, BLEU and ROUGE-L compare what it writes with the right text alone, and suffer where a BERT knows small "
-        "letters only, as that of English does here. The baseline copies the source.",
+        f"{minutes:g} minutes on 2 cores, is fine-tuned to generate. Measured on at most {MAX_DEV} dev examples, with "
+        "95% intervals; seconds are those of fine-tuning with one thread. Bits per byte of the references (lower is "
+        "better) are informative even where many other texts would be as good as the reference, as in couplets; chrF, "
+        "BLEU and ROUGE-L compare the generated text with the reference alone, and suffer where a BERT is lower-case, "
+        "as the English one is here. The baseline copies the source.",
     ]
-    for name in names:
-        own = {row: told for (one, row), told in results.items() if one == name}
-        lines += ["", f"## {SETS[name].title} ({SETS[name].most:,} pairs, {SETS[name].passes} passes)", ""]
-        lines += [*table(own), "", *samples(writers, name, own)]
-        lines += ["```sh", *(show(words) for told in own.values() for words in told["commands"]), "```"]
+    for name, rows in results.items():
+        dataset = SETS[name]
+        lines += ["", f"## {dataset.title} ({dataset.max_examples:,} pairs, {dataset.epochs} epochs)", ""]
+        lines += [*format_table(rows), "", *format_samples(workspace, name, rows)]
+        lines += ["```sh", *(format_command(one) for row in rows.values() for one in row["commands"]), "```"]
     return "\n".join(lines) + "\n"
 
 
-def table(own: dict[str, dict[str, Any]]) -> list[str]:
-    """The scores of a set."""
+def format_table(rows: dict[str, Result]) -> list[str]:
+    """The scores of a dataset."""
     lines = ["| | bits per byte | chrF | BLEU | ROUGE-L | seconds |", "|---|---|---|---|---|---|"]
-    for row, told in own.items():
-        known = f"{values(told['found'])} | {told['seconds']}" if "found" in told else f"{told['error']} | | | |"
-        lines.append(f"| {ROWS[row][0]} | {known} |")
-    baseline = next((told["found"]["baseline"] for told in own.values() if "found" in told), {})
-    return [
-        *lines,
-        f"| baseline | | {baseline.get('chrf', 0):.1f} | {baseline.get('bleu', 0):.1f} | "
-        f"{baseline.get('rouge_l', 0):.3f} | |",
-    ]
+    for row, result in rows.items():
+        is_done = "found" in result
+        cells = f"{format_metrics(result['found'])} | {result['seconds']}" if is_done else f"{result['error']} | | | |"
+        lines.append(f"| {ROWS[row][0]} | {cells} |")
+    baseline = next((result["found"]["baseline"] for result in rows.values() if "found" in result), {})
+    chrf, bleu, rouge_l = (baseline.get(metric, 0) for metric in ("chrf", "bleu", "rouge_l"))
+    return [*lines, f"| baseline | | {chrf:.1f} | {bleu:.1f} | {rouge_l:.3f} | |"]
 
 
-def samples(writers: Writers, name: str, own: dict[str, dict[str, Any]]) -> list[str]:
-    """What was written for the first sources."""
-    texts = {row: writers.texts(name, row) for row, told in own.items() if "found" in told}
-    lines = []
-    for number, (source, target) in enumerate(examples(writers.bench.folder / writers.files(name)[1])):
-        shown = " ".join(source[:200].split())
-        lines += [f"> {shown}{'…' * (len(source) > 200)}", ">", f"> - right: {target}"]
-        lines += [f"> - {ROWS[row][0]}: {some[number]}" for row, some in texts.items()] + [""]
-    return lines
+def format_samples(workspace: Workspace, name: str, rows: dict[str, Result]) -> list[str]:
+    """The texts generated for the first sources."""
+    texts = {}
+    for row in (row for row, result in rows.items() if "found" in result):
+        path = workspace.folder / row_commands(workspace, name, row)[1][-1]
+        lines = path.read_text(encoding="utf-8").splitlines()[:SHOWN]
+        texts[ROWS[row][0]] = [json.loads(line)["text"] for line in lines]
+    shown = []
+    for number, (source, target) in enumerate(read_pairs(workspace.folder / subset_files(workspace, name)[1])):
+        start = " ".join(source[:200].split())
+        shown += [f"> {start}{'…' * (len(source) > 200)}", ">", f"> - reference: {target}"]
+        shown += [f"> - {title}: {generated[number]}" for title, generated in texts.items()] + [""]
+    return shown
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--out", type=Path, default=Path("results"), help="keep models and results here")
-    parser.add_argument("--write", type=Path, default=Path("docs/writing.md"))
-    parser.add_argument("--minutes", type=float, default=15.0, help="of pre-training")
-    parser.add_argument("--only", default=",".join(SETS), help="sets, with commas between")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="fine-tunings side by side")
+    parser = make_page_parser(__doc__, "docs/writing.md")
+    parser.add_argument("--only", default=",".join(SETS), help="comma-separated datasets")
     options = parser.parse_args()
     names = options.only.split(",")
     if unknown := set(names) - set(SETS):
-        parser.error(f"there is no set {min(unknown)}: choose from {', '.join(SETS)}.")
-    writers = Writers(Bench(options.out.resolve(), options.minutes, options.jobs))
-    for language in dict.fromkeys(SETS[name].language for name in names):
-        if why := writers.bench.pretrain("bert", language):
-            raise SystemExit(why)
+        parser.error(f"there is no dataset {min(unknown)}: choose from {', '.join(SETS)}.")
+    workspace = Workspace(options.out.resolve(), options.minutes or 15.0, options.jobs)
+    workspace.pretrain_berts(SETS[name].language for name in names)
     cells = [(name, row) for name in names for row in ROWS]
-    results = writers.bench.each([partial(writers.make, *cell) for cell in cells])
-    options.write.write_text(page(writers, dict(zip(cells, results, strict=True))), encoding="utf-8")
+    found: dict[str, dict[str, Result]] = {name: {} for name in names}
+    runs = workspace.run_parallel([partial(run_row, workspace, *cell) for cell in cells])
+    for (name, row), result in zip(cells, runs, strict=True):
+        found[name][row] = result
+    options.write.write_text(format_page(workspace, found), encoding="utf-8")
     print(f"-> {options.write}")
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted: the same command goes on.") from None
+    run_main(main)

@@ -1,4 +1,4 @@
-"""Running the command line inside the test process."""
+"""Run the command line inside the test process."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from firth.cli.main import app
 
 @dataclass(frozen=True)
 class Outcome:
+    """The exit code and the output of a command."""
+
     code: int
     out: str
     err: str
@@ -25,9 +27,9 @@ class Outcome:
 
 
 def firth(*arguments: object, stdin: bytes | None = None) -> Outcome:
-    """What `firth ARGUMENTS` prints and its exit code."""
+    """Run `firth ARGUMENTS`."""
     out, err = io.StringIO(), io.StringIO()
-    old = sys.stdin
+    old_stdin = sys.stdin
     if stdin is not None:
         sys.stdin = io.TextIOWrapper(io.BytesIO(stdin))
     try:
@@ -37,5 +39,18 @@ def firth(*arguments: object, stdin: bytes | None = None) -> Outcome:
     except SystemExit as exit:
         code = exit.code if isinstance(exit.code, int) else 0
     finally:
-        sys.stdin = old
+        sys.stdin = old_stdin
     return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def assert_refused(outcome: Outcome, *parts: object, code: int = 1) -> None:
+    """Standard output is empty, and standard error is one sentence with all these parts (after usage for code 2)."""
+    assert outcome.code == code, outcome.out + outcome.err
+    assert outcome.out == ""
+    assert "Traceback" not in outcome.err
+    if code == 1:
+        assert outcome.err.startswith("firth: ")
+        assert outcome.err.endswith((".\n", "?\n"))
+        assert outcome.err.count("\n") == 1, "more than one sentence"
+    for part in parts:
+        assert str(part).lower() in outcome.err.lower()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,8 +35,22 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def pydoc_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache folder in which `builtin:pydoc` has been extracted once for all tests that read it."""
-    return tmp_path_factory.mktemp("pydoc-cache")
+    """A cache folder in which `builtin:pydoc` has been extracted, once for all workers.
+
+    A process of its own extracts it and checks that it does not import what it reads.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "pydoc-cache"
+    folder.mkdir(exist_ok=True)
+    script = (
+        "import sys; from firth.text.pydoc import pydoc_documents; print(sum(1 for _ in pydoc_documents()));"
+        "assert not {'torch', 'scipy', 'sklearn', 'matplotlib', 'numba'} & set(sys.modules)"
+    )
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not any(folder.iterdir()):
+            subprocess.run([sys.executable, "-c", script], env=os.environ | {"FIRTH_CACHE": str(folder)}, check=True)
+    return folder
 
 
 @pytest.fixture(autouse=True)

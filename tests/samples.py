@@ -1,4 +1,4 @@
-"""Texts and small recipes that several tests use."""
+"""Sample texts and small recipes for tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SIZES = {"words": "vocab_size=none", "chars": "vocab_size=none"}
 
 
 def small_recipe(kind: str) -> TokenizerRecipe:
-    """A recipe of this kind for a few sentences."""
+    """A tokenizer recipe of this kind for a few sentences."""
     recipe = override(RECIPES[kind].make(), [_SIZES.get(kind, "vocab_size=400"), "min_count=1"])
     assert isinstance(recipe, TokenizerRecipe)
     return recipe

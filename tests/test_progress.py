@@ -1,4 +1,4 @@
-"""Progress: silent where nobody looks and for short work, a bar with rate and time left otherwise."""
+"""Progress: silent without a terminal and for short work, a bar with rate and time left otherwise."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def run(monkeypatch: pytest.MonkeyPatch, screen: io.StringIO, patience: float) -> str:
+def run(monkeypatch: pytest.MonkeyPatch, screen: io.StringIO, delay: float) -> str:
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr(module, "_PATIENCE", patience)
+    monkeypatch.setattr(module, "_DELAY", delay)
     monkeypatch.setenv("TERM", "xterm")
     with progress("encoding", total=4_000_000) as advance:
         for _ in range(4):
@@ -27,25 +27,25 @@ def run(monkeypatch: pytest.MonkeyPatch, screen: io.StringIO, patience: float) -
 
 
 def test_short_work_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run(monkeypatch, Terminal(), patience=60) == ""
+    assert run(monkeypatch, Terminal(), delay=60) == ""
 
 
-def test_long_work_shows_rate_and_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = run(monkeypatch, Terminal(), patience=-1)
+def test_long_work_shows_rate_and_percentage(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = run(monkeypatch, Terminal(), delay=-1)
     assert "encoding" in shown
     assert "100%" in shown
     assert "B/s" in shown
 
 
 def test_files_get_no_bars(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run(monkeypatch, io.StringIO(), patience=-1) == ""
+    assert run(monkeypatch, io.StringIO(), delay=-1) == ""
 
 
-def test_the_share_follows_a_plan_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_percentage_follows_a_changed_total(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr(module, "_PATIENCE", -1)
+    monkeypatch.setattr(module, "_DELAY", -1)
     monkeypatch.setenv("TERM", "xterm")
-    with progress("learning", total=100) as advance:
+    with progress("training", total=100) as advance:
         advance(10, total=50)
     assert "20%" in screen.getvalue()

@@ -1,4 +1,4 @@
-"""Firth: raw text, English and Chinese first, into every kind of language model of the lineage.
+"""Firth: training of every kind of language model, from n-grams to BERT, on English and Chinese text.
 
 >>> import firth
 >>> sorted(firth.__all__)[:3]
@@ -11,23 +11,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from firth.artifact.folder import artifact_info as info
-    from firth.artifact.formats import export_model, import_model
-    from firth.artifact.models import load
-    from firth.errors import FirthError
-    from firth.fit.adapt import adapt
-    from firth.fit.finetune import finetune
-    from firth.fit.mixing import mix
-    from firth.fit.train import train
-    from firth.recipes.table import find_recipe
-    from firth.text.check import check_corpus
-    from firth.text.corpus import Corpus, read_corpus
-    from firth.tokens.build import open_store
+    from firth.artifact.folder import artifact_info
+    from firth.artifact.formats import export_model as export_model
+    from firth.artifact.formats import import_model as import_model
+    from firth.artifact.models import load as load
+    from firth.errors import FirthError as FirthError
+    from firth.fit.adapt import adapt as adapt
+    from firth.fit.finetune import finetune as finetune
+    from firth.fit.mixing import mix as mix
+    from firth.fit.train import train as train
+    from firth.recipes.table import find_recipe as find_recipe
+    from firth.text.check import check_corpus as check_corpus
+    from firth.text.corpus import Corpus as Corpus
+    from firth.text.corpus import read_corpus as read_corpus
+    from firth.tokens.build import open_store as open_store
+
+    info = artifact_info
 
 __version__ = "0.1.0"
 
-# Names are imported when they are first used, so that `firth --help` waits for none of them.
-_HOMES = {
+# Names are imported when they are first used, so that `firth --help` stays fast.
+_MODULES = {
     "Corpus": "firth.text.corpus",
     "FirthError": "firth.errors",
     "adapt": "firth.fit.adapt",
@@ -43,26 +47,10 @@ _HOMES = {
     "read_corpus": "firth.text.corpus",
     "train": "firth.fit.train",
 }
-_NAMES = {"info": "artifact_info"}
-__all__ = [
-    "Corpus",
-    "FirthError",
-    "adapt",
-    "check_corpus",
-    "export_model",
-    "find_recipe",
-    "finetune",
-    "import_model",
-    "info",
-    "load",
-    "mix",
-    "open_store",
-    "read_corpus",
-    "train",
-]
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'firth' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), _NAMES.get(name, name))
+    return getattr(import_module(_MODULES[name]), "artifact_info" if name == "info" else name)

@@ -1,4 +1,4 @@
-"""What models can do, as protocols: callers ask for an ability, never for a kind of model."""
+"""The abilities of models as protocols: callers require an ability, never a kind of model."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import itertools
 import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 
 class Score(NamedTuple):
-    """How probable a text is. Scores add up: a sum of scores is the score of all the texts together.
+    """The log-probability of a text with its counts. The sum of scores is the score of all the texts.
 
     >>> one = Score(logprob=-math.log(8), tokens=3, words=2, sentences=1, bytes=5)
     >>> both = one + one
@@ -19,21 +19,21 @@ class Score(NamedTuple):
     """
 
     logprob: float = 0.0
-    """Natural logarithm of the probability, ends of sentences included."""
+    """Natural logarithm of the probability, including the ends of sentences."""
     tokens: int = 0
-    """Predictions made: all tokens and an end for each sentence."""
+    """Predictions: all tokens and an end for each sentence."""
     words: int = 0
     sentences: int = 0
     bytes: int = 0
     """UTF-8 bytes of the text."""
     oov: int = 0
-    """Words that the model does not know."""
+    """Out-of-vocabulary words."""
     oov_logprob: float = 0.0
-    """The part of `logprob` that is for words the model does not know: take it off for the probability without them."""
+    """The part of `logprob` for out-of-vocabulary words."""
     spelling: float = 0.0
-    """Natural logarithm of the probability of the unknown words' letters, which `logprob` leaves out."""
+    """Natural logarithm of the probability of the characters of unknown words, which `logprob` leaves out."""
     silent: int = 0
-    """Sentences whose ends were not predicted: masked models do not."""
+    """Sentences whose ends were not predicted, as by masked models."""
 
     def __add__(self, other: object) -> Score:
         if not isinstance(other, Score):
@@ -46,19 +46,19 @@ class Score(NamedTuple):
 
     @property
     def word_perplexity(self) -> float:
-        """Perplexity per word and end of sentence, whatever the tokens are."""
+        """Perplexity per word and end of sentence, independent of the tokens."""
         predicted = self.words + self.sentences - self.silent
         return _exp(-self.logprob / predicted) if predicted else math.nan
 
     @property
     def known_perplexity(self) -> float:
-        """Perplexity over the tokens that the model knows, the unknown ones left out."""
+        """Perplexity without out-of-vocabulary tokens."""
         known = self.tokens - self.oov
         return _exp(-(self.logprob - self.oov_logprob) / known) if known else math.nan
 
     @property
     def bits_per_byte(self) -> float:
-        """What compares models with different tokens: unknown words are charged for their spelling."""
+        """Bits per byte, comparable between tokenizers: unknown words cost their characters."""
         return -(self.logprob + self.spelling) / math.log(2) / self.bytes if self.bytes else math.nan
 
 
@@ -68,29 +68,61 @@ def _exp(value: float) -> float:
 
 @runtime_checkable
 class Scores(Protocol):
-    """Gives texts probabilities."""
+    """Assigns probabilities to texts."""
 
     score_kind: Literal["causal", "pseudo"]
 
     def score(self, texts: Sequence[str]) -> list[Score]:
         """The score of each text."""
-        ...
 
 
 @runtime_checkable
-class Remembers(Protocol):
-    """Scores a sentence by what was said before it, too."""
+class CarriesContext(Protocol):
+    """Conditions a sentence on the preceding ones of its document."""
 
-    remembers: bool
+    carries_context: bool
 
-    def score(self, texts: Sequence[str], *, together: bool = False) -> list[Score]:
-        """The score of each text; with `together` they are one document."""
-        ...
+    def score(self, texts: Sequence[str], *, as_document: bool = False) -> list[Score]:
+        """The score of each text; with `as_document` they are one document."""
+
+
+@runtime_checkable
+class ScoresDocuments(Protocol):
+    """Scores many documents faster in one batch."""
+
+    def score_documents(self, documents: Iterable[Sequence[str]]) -> Score:
+        """The total score of documents, each a sequence of sentences."""
+
+
+@runtime_checkable
+class ScoresBackwards(Protocol):
+    """Scores texts from right to left, too."""
+
+    carries_context: bool
+
+    def score_backwards(self, texts: Sequence[str], *, as_document: bool = False) -> list[Score]:
+        """The score of each text, read backwards."""
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """Explains the probability of each token."""
+
+    def explain(self, text: str) -> list[list[dict[str, Any]]]:
+        """The steps of computing the probability of each token."""
+
+
+@runtime_checkable
+class PredictsNext(Protocol):
+    """Predicts the next token."""
+
+    def next(self, history: str = "", top: int | None = 10) -> list[tuple[str, float]]:
+        """The most probable next tokens with their probabilities, in descending order."""
 
 
 @runtime_checkable
 class Generates(Protocol):
-    """Writes text."""
+    """Generates text."""
 
     def generate(
         self,
@@ -104,87 +136,127 @@ class Generates(Protocol):
         seed: int = 0,
     ) -> list[str]:
         """`count` continuations of the prompt, of at most `length` tokens each."""
-        ...
 
 
 class Filling(NamedTuple):
-    """A token for a hidden place."""
+    """A prediction for a masked token."""
 
     token: str
     probability: float
     text: str | None = None
-    """The text with it, where there was one place to fill."""
+    """The completed text, if it had a single mask."""
 
 
 @runtime_checkable
 class Fills(Protocol):
-    """Finds what stands at hidden places of a text."""
+    """Predicts masked tokens."""
 
     def fill(self, text: str, top: int = 5) -> list[list[Filling]]:
-        """For each mask of the text the likeliest tokens, likeliest first."""
-        ...
+        """The most probable tokens for each mask of the text, in descending order."""
 
 
 @runtime_checkable
 class HasVectors(Protocol):
-    """Knows which words are near each other."""
+    """Compares words by their vectors."""
 
     words: list[str]
+    counts: Any
+    """Occurrences of each word in the training text, or None where they are not known."""
 
     def row(self, word: str) -> int:
-        """The row of a word; one that is not there raises `AbilityError`."""
-        ...
+        """The index of a word; unknown words raise `AbilityError`."""
 
     def similarity(self, one: str, two: str) -> float:
-        """How alike two words are, 1 at most."""
-        ...
+        """The similarity of two words, at most 1."""
 
     def similar(self, word: str, count: int = 10, *, context: str | None = None) -> list[tuple[str, float]]:
-        """The nearest words and how alike they are, nearest first."""
-        ...
+        """The nearest words with their similarities, in descending order."""
+
+
+@runtime_checkable
+class HasDenseVectors(HasVectors, Protocol):
+    """Has a vector for each word, so that vectors can be added and compared."""
+
+    vectors: Any
+
+    def vector(self, word: str) -> Any:
+        """The vector of a word; one that is not there raises `AbilityError`."""
+
+    def analogy(
+        self,
+        positive: Sequence[str],
+        negative: Sequence[str] = (),
+        count: int = 10,
+        method: Literal["add", "mul"] = "add",
+    ) -> list[tuple[str, float]]:
+        """The words near to all of `positive` and far from all of `negative`, nearest first."""
+
+    def answers(self, questions: Any, kinds: Any, among: Any, method: Literal["add", "mul"] = "add") -> Any:
+        """For each row (a, b, c) of word indices, the index of the word that is to c as b is to a."""
+
+    def odd_one_out(self, words: Sequence[str]) -> str:
+        """The word that is farthest from the mean of all."""
+
+
+@runtime_checkable
+class HasSenses(HasVectors, Protocol):
+    """Has several vectors for a word, one for each sense."""
+
+    names: list[str]
+    """The word of each row, whatever its sense."""
+
+    def similarity_in_context(self, one: str, context: str, two: str, other: str) -> float:
+        """The mean cosine of the senses, weighted by their probability in the texts (AvgSimC)."""
+
+    def max_similarity_in_context(self, one: str, context: str, two: str, other: str) -> float:
+        """The cosine of the senses that are most probable in the texts (MaxSimC)."""
 
 
 @runtime_checkable
 class Embeds(Protocol):
-    """Makes vectors of texts."""
+    """Embeds texts."""
 
     def embed(self, texts: Sequence[str]) -> Any:
-        """A row for each text, in an array or a sparse matrix."""
-        ...
+        """(texts, dimension), as an array or a sparse matrix."""
+
+
+@runtime_checkable
+class HasLayers(Protocol):
+    """Has hidden states of several layers for each token of a text."""
+
+    def layers(self, texts: Sequence[str]) -> list[list[Any]]:
+        """The hidden states (tokens, width) of each layer for each text."""
 
 
 @runtime_checkable
 class Predicts(Protocol):
-    """Tells which labels texts have."""
+    """Classifies texts."""
 
     labels: list[str]
 
     def predict(self, texts: Sequence[str], count: int = 1) -> list[list[tuple[str, float]]]:
-        """The `count` likeliest labels of each text and their probabilities, likeliest first."""
-        ...
+        """The `count` most probable labels of each text with their probabilities, in descending order."""
 
 
 @runtime_checkable
-class Solves(Protocol):
-    """Does a task that it was fine-tuned for."""
+class TaskPredictor(Protocol):
+    """Predicts for a task that it was fine-tuned for."""
 
     task: str
-    fields: Sequence[str]
-    """Where the parts of examples stand in files."""
+    columns: Sequence[str]
+    """The columns of files that hold the parts of examples."""
 
     def stream(self, examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
-        """The answers to examples, one after the other."""
-        ...
+        """The prediction for each example."""
 
     def measure(
         self, examples: Sequence[Any], answers: Sequence[Any], seed: int = 0, samples: int = 1000
     ) -> dict[str, Any]:
-        """How good answers are."""
-        ...
+        """The metrics of predictions."""
 
 
 class Model(Protocol):
-    """What every trained model has."""
+    """The members of every trained model."""
 
     recipe: Any
 
@@ -192,28 +264,26 @@ class Model(Protocol):
     def tokenizer(self) -> Any: ...
 
     def arrays(self) -> dict[str, Any]:
-        """The numbers that an artifact keeps."""
-        ...
+        """The arrays that an artifact saves."""
 
 
 def total(scores: Iterable[Score]) -> Score:
-    """The score of all texts together."""
+    """The sum of scores."""
     result = Score()
     for score in scores:
         result += score
     return result
 
 
-_BATCH = 20_000  # sentences scored at once
+_BATCH = 20_000  # sentences scored at a time
 
 
 def score_documents(model: Scores, documents: Iterable[Sequence[str]]) -> Score:
-    """The score of all documents, each a sequence of sentences, together."""
-    at_once = getattr(model, "score_documents", None)
-    if at_once is not None:  # a model that is quicker with many side by side
-        return cast(Score, at_once(documents))
-    if isinstance(model, Remembers) and model.remembers:
-        return total(score for document in documents for score in model.score(document, together=True))
+    """The total score of documents, each a sequence of sentences."""
+    if isinstance(model, ScoresDocuments):
+        return model.score_documents(documents)
+    if isinstance(model, CarriesContext) and model.carries_context:
+        return total(score for document in documents for score in model.score(document, as_document=True))
     result = Score()
     stream = itertools.chain.from_iterable(documents)
     while batch := list(itertools.islice(stream, _BATCH)):

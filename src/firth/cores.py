@@ -1,51 +1,96 @@
-"""How many cores there are to work with, and work that is spread over them."""
+"""The number of CPU cores that this process may use, and parallel maps over threads."""
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from itertools import chain, islice
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def cores(threads: int | None = None) -> int:
-    """As many as were asked for, else all that this process may run on: a container or `taskset` may allow it few.
+def cores(threads: int | None = None, root: Path = Path("/")) -> int:
+    """`threads` if given, else the cores allowed by the CPU affinity and the CPU quota of a container.
 
     >>> cores(3), cores() >= 1
     (3, True)
     """
     if threads:
         return threads
-    allowed = getattr(os, "sched_getaffinity", None)  # Linux alone has it
-    return len(allowed(0)) if allowed else os.cpu_count() or 1
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
+    allowed = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return min(allowed, _quota(root))
 
 
-def in_order(work: Callable[[T], R], items: Iterable[T], threads: int | None = None) -> Iterator[R]:
-    """The result of `work` on each item, in the order of the items; only a few are under way at any time.
+@cache
+def _quota(root: Path) -> int:
+    """The cores' worth of CPU time that control groups allow, rounded up."""
+    quotas = [sys.maxsize]
+    for folder, version in control_groups("cpu", root):
+        names = ["cpu.max"] if version == 2 else ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        words = [word for name in names for line in read_lines(folder / name) for word in line.split()]
+        if len(words) == 2 and words[0].isdecimal():  # "max" and -1 mean no limit
+            quotas.append(max(1, math.ceil(int(words[0]) / int(words[1]))))
+    return min(quotas)
 
-    `work` runs in threads, so it should let go of the interpreter's lock. A single item is worked on right here.
+
+def control_groups(controller: str, root: Path = Path("/")) -> Iterator[tuple[Path, int]]:
+    """The folder and version (1 or 2) of each control group of this process.
+
+    A limit applies to all descendants, so the parents of a group are included.
+    """
+    for line in read_lines(root / "proc/self/cgroup"):
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if line.startswith("0::"):
+            base, version = root / "sys/fs/cgroup", 2
+        elif controller in controllers.split(","):
+            base, version = root / "sys/fs/cgroup" / controller, 1
+        else:
+            continue
+        group = base / path.strip("/")
+        yield from ((folder, version) for folder in (group, *group.parents) if folder.is_relative_to(base))
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a small file, or none if it cannot be read."""
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def in_order(
+    function: Callable[[T], R], items: Iterable[T], threads: int | None = None, queue: int | None = None
+) -> Generator[R]:
+    """The result of `function` for each item, in order, computed in threads with a queue of two items per thread.
+
+    `function` should release the interpreter lock. A single item is processed in the calling thread.
 
     >>> list(in_order(abs, [-1, 2, -3]))
     [1, 2, 3]
     """
     items = iter(items)
-    start = list(islice(items, 2))
-    if len(start) < 2:
-        yield from map(work, start)
+    first = list(islice(items, 2))
+    if len(first) < 2:
+        yield from map(function, first)
         return
     threads = cores(threads)
+    queue = 2 * threads if queue is None else queue
     executor, pending = ThreadPoolExecutor(threads), deque[Future[R]]()
     try:
-        for item in chain(start, items):
-            pending.append(executor.submit(work, item))
-            if len(pending) > 2 * threads:
+        for item in chain(first, items):
+            pending.append(executor.submit(function, item))
+            if len(pending) > queue:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
     finally:
-        executor.shutdown(wait=True, cancel_futures=True)  # whoever stops early waits for what is under way alone
+        executor.shutdown(wait=True, cancel_futures=True)  # a consumer that stops early waits for running items only

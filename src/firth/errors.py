@@ -1,16 +1,16 @@
-"""Everything Firth raises on purpose.
+"""The exceptions of Firth.
 
 FirthError                 exit code 1; the message is one sentence that names the remedy
 ├── CorpusError            the text cannot be used: missing, empty, wrong field, a line too long
-│   └── EncodingError      the bytes are not the text they claim to be: binary, mixed, undecided
+│   └── EncodingError      the bytes are not text in their encoding: binary, mixed, ambiguous
 ├── TokenizerError         a tokenizer cannot be trained, loaded or extended
 ├── StoreError             a token store is damaged
 ├── WorkerError            a worker process died or failed
-├── RecipeError            an unknown recipe or field, a value of the wrong type, an impossible product
+├── RecipeError            an unknown recipe or field, a value of the wrong type, an invalid combination
 ├── BudgetError            a budget that cannot be read or is too small
-├── TrainingError          training went astray: numbers without bound
-├── ArtifactError          a folder is not a whole artifact
-├── AbilityError           the model cannot do what was asked of it
+├── TrainingError          training diverged: infinite losses or parameters
+├── ArtifactError          a folder is not a complete artifact
+├── AbilityError           the model lacks the ability
 └── OutputError            the result cannot be written: folder taken, not writable, disk full
 """
 
@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 
 class FirthError(Exception):
-    """Base of all errors that Firth raises on purpose; the message is one sentence for the user."""
+    """Base of all errors of Firth; the message is one sentence for the user."""
 
 
 class CorpusError(FirthError):
@@ -45,7 +45,7 @@ class WorkerError(FirthError):
 
 
 class RecipeError(FirthError):
-    """An unknown recipe or field, a value of the wrong type, or an impossible product."""
+    """An unknown recipe or field, a value of the wrong type, or an invalid combination."""
 
 
 class BudgetError(FirthError):
@@ -53,15 +53,15 @@ class BudgetError(FirthError):
 
 
 class TrainingError(FirthError):
-    """Training went astray."""
+    """Training diverged."""
 
 
 class ArtifactError(FirthError):
-    """A folder is not a whole artifact."""
+    """A folder is not a complete artifact."""
 
 
 class AbilityError(FirthError):
-    """The model cannot do what was asked of it."""
+    """The model lacks the ability."""
 
 
 class OutputError(FirthError):
@@ -69,13 +69,13 @@ class OutputError(FirthError):
 
 
 def near_miss(name: str, known: Iterable[str]) -> str:
-    """A clause for an error about a wrong name: the nearest known one, or all of them.
+    """A clause for an error about an unknown name: the closest known one, or all of them.
 
     >>> near_miss("wordpeice", ["words", "wordpiece"])
     "did you mean 'wordpiece'?"
     >>> near_miss("x", ["words", "chars"])
-    'choose from chars, words'
+    'choose from chars, words.'
     """
     choices = sorted(known)
     close = difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else "choose from " + ", ".join(choices)
+    return f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(choices)}."

@@ -1,4 +1,4 @@
-"""Writing that is all or nothing, digests, and the cache folder."""
+"""Atomic writing, digests, and the cache folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,7 +28,7 @@ def digest_file(path: Path) -> str:
 
 
 def cache_folder() -> Path:
-    """Where stores are kept between runs: `$FIRTH_CACHE`, or `firth` in the user's cache folder."""
+    """The folder of token stores: `$FIRTH_CACHE`, or `firth` in the user's cache folder."""
     chosen = os.environ.get("FIRTH_CACHE")
     if chosen:
         return Path(chosen)
@@ -37,8 +37,8 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def writing(what: Path) -> Iterator[None]:
-    """Turns the operating system's refusals to write into an `OutputError` that names the remedy."""
+def writing(target: Path) -> Iterator[None]:
+    """Convert errors of the operating system while writing to an `OutputError` that names the remedy."""
     try:
         yield
     except OSError as error:
@@ -48,11 +48,11 @@ def writing(what: Path) -> Iterator[None]:
             remedy = "a part of that path is a file: choose another folder"
         else:
             remedy = f"{(error.strerror or str(error)).lower()}: choose a folder you may write to"
-        raise OutputError(f"cannot write {what}: {remedy}.") from error
+        raise OutputError(f"cannot write {target}: {remedy}.") from error
 
 
 def sync(path: Path) -> None:
-    """Forces a file or folder to the disk."""
+    """Flush a file or folder to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -62,9 +62,9 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A temporary sibling of `target` that takes its place when the block ends well, or vanishes.
+    """A temporary sibling of `target` that replaces it when the block succeeds, or is removed.
 
-    `target` must be free or an empty folder: whatever is there already is never touched.
+    `target` must be missing or an empty folder.
     """
     with writing(target):
         require_free(target)
@@ -78,15 +78,15 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def draft_folder(parent: Path) -> Iterator[Path]:
-    """A new hidden folder in `parent`, to be filled and renamed; it vanishes if it was not.
+    """A new hidden folder in `parent`, to be filled and renamed, or else removed.
 
-    Drafts whose writers were killed on this machine are removed on the way.
+    Drafts of killed processes of this machine are removed, too.
     """
     parent.mkdir(parents=True, exist_ok=True)
     prefix = f".firth-{_machine()}-"
     for old in parent.glob(f"{glob.escape(prefix)}*.tmp"):
         writer = old.name.removeprefix(prefix).partition(".")[0]
-        if writer.isdecimal() and not _alive(int(writer)):
+        if writer.isdecimal() and not _is_alive(int(writer)):
             shutil.rmtree(old, ignore_errors=True)
     draft = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}.", suffix=".tmp", dir=parent))
     draft.chmod(0o777 & ~_umask())
@@ -97,18 +97,18 @@ def draft_folder(parent: Path) -> Iterator[Path]:
 
 
 def sync_all(folder: Path) -> None:
-    """Forces a folder and all below it to the disk."""
+    """Flush a folder and everything below it to disk."""
     for file in sorted(folder.rglob("*")):
         sync(file)
     sync(folder)
 
 
 def _machine() -> str:
-    """The name of this machine, without points: folders may be shared with others."""
+    """The name of this machine without dots; folders may be shared between machines."""
     return os.uname().nodename.replace(".", "-")
 
 
-def _alive(process: int) -> bool:
+def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -119,7 +119,7 @@ def _alive(process: int) -> bool:
 
 
 def require_free(target: Path) -> None:
-    """Raises `OutputError` unless `target` is missing or an empty folder."""
+    """Raise `OutputError` unless `target` is missing or an empty folder."""
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise OutputError(f"{target} is a file: choose another folder with -o.")
     if target.is_dir() and any(target.iterdir()):
@@ -127,14 +127,14 @@ def require_free(target: Path) -> None:
 
 
 def write_file(target: Path, data: bytes) -> None:
-    """Writes `data` to `target` whole or not at all; an older file there is replaced."""
+    """Write `data` to `target` atomically; an existing file is replaced."""
     with new_file(target) as file:
         file.write(data)
 
 
 @contextmanager
 def new_file(target: Path) -> Iterator[BinaryIO]:
-    """A file to write to that takes the place of `target` when the block ends well, or vanishes."""
+    """A file to write that replaces `target` when the block succeeds, or is removed."""
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
@@ -154,15 +154,3 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def return_freed_memory() -> None:
-    """Makes the C library give arrays of a megabyte or more back to the system as soon as they are freed.
-
-    Otherwise it keeps those up to 32 MB, and the peak of a program that goes from one large array to the next is a
-    tenth higher. Only for programs that are ours: the setting holds for the whole process.
-    """
-    import ctypes
-
-    with suppress(OSError, AttributeError):  # where the C library is not glibc
-        ctypes.CDLL(None).mallopt(-3, 1 << 20)  # M_MMAP_THRESHOLD

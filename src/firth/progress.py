@@ -1,4 +1,4 @@
-"""Progress on standard error: rate and time left, only for work over two seconds and only on a terminal."""
+"""Progress bars on standard error, only on a terminal and for work that takes over two seconds; deferred interrupts."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-_PATIENCE = 2.0  # seconds of silence before a bar appears
+_DELAY = 2.0  # seconds before a bar appears
 
 
 class Advance(Protocol):
-    """Is told how much more is done, what there is to remark about it, and how much there is in all if that changed."""
+    """Called with the amount of work done since the last call, a remark, and the total if that changed."""
 
     def __call__(self, amount: float, remark: str = "", total: float | None = None) -> None: ...
 
 
 @contextmanager
 def progress(what: str, total: float | None = None, unit: str = "B") -> Iterator[Advance]:
-    """A function that is told how much more is done; it draws a bar when the work takes long.
+    """A function to call with each amount of work done; it draws a bar if the work takes long.
 
     >>> with progress("counting", total=3, unit="words") as advance:
     ...     for _ in range(3):
@@ -38,7 +38,7 @@ def progress(what: str, total: float | None = None, unit: str = "B") -> Iterator
 
 
 class _Bar:
-    """Counts quietly at first; after `_PATIENCE` seconds hands over to rich."""
+    """A bar of rich, shown after `_DELAY` seconds."""
 
     def __init__(self, what: str, total: float | None, unit: str) -> None:
         self.what, self.total, self.unit = what, total, unit
@@ -49,7 +49,7 @@ class _Bar:
     def advance(self, amount: float, remark: str = "", total: float | None = None) -> None:
         self.done += amount
         self.total = total or self.total
-        if self.shown is None and time.monotonic() - self.started > _PATIENCE:
+        if self.shown is None and time.monotonic() - self.started > _DELAY:
             self.shown = self._show()
         if self.shown is not None:
             bar, task = self.shown
@@ -78,33 +78,33 @@ class _Bar:
 
 
 @contextmanager
-def patience() -> Iterator[Callable[[], bool]]:
-    """Puts off interrupts (Ctrl-C, SIGTERM): a function that says whether one came, so that work can be saved first.
+def deferred_interrupts() -> Iterator[Callable[[], bool]]:
+    """Defer Ctrl-C and SIGTERM: a function that returns whether one occurred, so that work can be saved first.
 
-    >>> with patience() as interrupted:
+    >>> with deferred_interrupts() as interrupted:
     ...     interrupted()
     False
     """
-    asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():  # signals are none of its business
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
         yield lambda: False
         return
     signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(one, lambda number, frame: asked.append(number)) for one in signals]
+    before = [signal.signal(one, lambda number, frame: received.append(number)) for one in signals]
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(received)
     finally:
         for one, handler in zip(signals, before, strict=True):
             signal.signal(one, handler)
 
 
 def _short(number: float) -> str:
-    for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= factor:
-            return f"{number / factor:.1f} {letter}"
+            return f"{number / factor:.1f} {prefix}"
     return f"{number:.0f} "
 
 
 def note(message: str) -> None:
-    """Prints a remark for the person at the terminal, on standard error."""
+    """Print a message to the user on standard error."""
     print(message, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Artifacts are saved whole or not at all, and opened whole or refused with a sentence that helps."""
+"""Artifacts are saved completely or not at all, and damaged ones are refused with a remedy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file, save
 
-from firth.artifact import Manifest, artifact_info, open_artifact, save_artifact, verify_artifact
+from firth.artifact.folder import artifact_info, open_artifact, save_artifact, verify_artifact
+from firth.artifact.manifest import FORMAT, Manifest
 from firth.artifact.tensors import map_tensors, write_tensors
 from firth.errors import ArtifactError, OutputError
 from firth.files import digest_bytes, digest_file
@@ -43,7 +44,7 @@ def make(folder: Path, files: dict[str, Content] | None = None, **changes: Any) 
         "seed": 3,
         "metrics": {"bits_per_byte": 2.5},
     }
-    return save_artifact(folder, files=files, **{**values, **changes})
+    return save_artifact(folder, Manifest(**{**values, **changes}), files)
 
 
 def refusal(folder: Path, *, check: Callable[[Path], object] = open_artifact) -> str:
@@ -62,7 +63,7 @@ def fail(error: Exception) -> Callable[..., Any]:
     return failing
 
 
-def test_what_is_saved_is_what_is_opened(tmp_path: Path) -> None:
+def test_a_round_trip(tmp_path: Path) -> None:
     made = make(tmp_path / "deep" / "uni")
     artifact = open_artifact(tmp_path / "deep" / "uni")
     assert artifact.manifest == made
@@ -102,7 +103,7 @@ def test_tensors_are_equal_read_only_and_stay_on_disk(tmp_path: Path) -> None:
         max_size=4,
     )
 )
-def test_any_tensors_come_back(tensors: dict[str, np.ndarray[Any, Any]]) -> None:
+def test_a_round_trip_of_any_tensors(tensors: dict[str, np.ndarray[Any, Any]]) -> None:
     with tempfile.TemporaryDirectory() as parent:
         make(Path(parent, "m"), {"m.safetensors": save(tensors)})
         verify_artifact(Path(parent, "m"))
@@ -119,11 +120,11 @@ def test_verify_reports_every_file(tmp_path: Path) -> None:
     assert {name: entry["size"] for name, entry in report["files"].items()} == sizes
     assert report["files"]["tokenizer.json"]["sha256"] == digest_bytes(TOKENIZER)
     assert report["bytes"] == sum(sizes.values())
-    assert (report["ok"], report["kind"], report["name"], report["format"]) == (True, "counts", "unigram", 1)
+    assert (report["ok"], report["kind"], report["name"], report["format"]) == (True, "counts", "unigram", FORMAT)
     assert json.loads(json.dumps(report)) == report
 
 
-def test_info_tells_all_that_the_manifest_says(tmp_path: Path) -> None:
+def test_info_has_all_keys_of_the_manifest(tmp_path: Path) -> None:
     made = make(tmp_path / "uni")
     info = artifact_info(tmp_path / "uni")
     assert info == {"folder": str(tmp_path / "uni"), "bytes": info["bytes"], **made.to_dict()}
@@ -145,13 +146,13 @@ def test_read_checks_the_digest_even_if_opening_did_not(tmp_path: Path) -> None:
         artifact.read("tokenizer.json")
 
 
-def test_a_linked_folder_is_as_good_as_the_folder(tmp_path: Path) -> None:
+def test_a_symbolic_link_to_the_folder_is_followed(tmp_path: Path) -> None:
     make(tmp_path / "uni")
     (tmp_path / "latest").symlink_to("uni")
     assert verify_artifact(tmp_path / "latest")["ok"]
 
 
-def test_every_file_gets_the_permissions_the_user_asked_for(tmp_path: Path) -> None:
+def test_files_have_the_permissions_of_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         make(tmp_path / "uni")
@@ -206,7 +207,7 @@ def test_a_missing_folder_gets_the_nearest_artifact(tmp_path: Path) -> None:
         (["tokenizer.json", "counts.safetensors"], "(it has no manifest.json)"),
     ],
 )
-def test_a_foreign_folder_is_told_what_it_is(tmp_path: Path, names: list[str], expected: str) -> None:
+def test_the_error_names_the_kind_of_a_foreign_folder(tmp_path: Path, names: list[str], expected: str) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     for name in names:
@@ -216,7 +217,7 @@ def test_a_foreign_folder_is_told_what_it_is(tmp_path: Path, names: list[str], e
         assert expected.format(folder=folder) in refusal(folder, check=check)
 
 
-def test_a_file_in_place_of_a_folder_is_told_what_it_is(tmp_path: Path) -> None:
+def test_the_error_names_the_kind_of_a_file(tmp_path: Path) -> None:
     make(tmp_path / "uni")
     assert "is a file: give the folder" in refusal(tmp_path / "uni" / "manifest.json")
     (tmp_path / "lm.arpa").write_bytes(b"\\data\\")
@@ -296,7 +297,7 @@ def test_a_tensor_that_cannot_be_saved_stays_the_error_of_its_writer(tmp_path: P
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
-def test_a_place_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_a_folder_without_write_permission_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     monkeypatch.setattr(tempfile, "mkdtemp", fail(OSError(code, os.strerror(code))))
     with pytest.raises(OutputError, match=f"cannot write {tmp_path / 'uni'}: {os.strerror(code).lower()}"):
         make(tmp_path / "uni")
@@ -306,7 +307,7 @@ def test_a_place_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: p
         make(tmp_path / "file" / "models" / "uni")
 
 
-def test_what_is_already_there_is_never_touched(tmp_path: Path) -> None:
+def test_existing_files_are_never_changed(tmp_path: Path) -> None:
     make(tmp_path / "uni")
     before = {path.name: path.read_bytes() for path in (tmp_path / "uni").iterdir()}
     with pytest.raises(OutputError, match="already holds something"):
@@ -328,9 +329,7 @@ def test_what_is_already_there_is_never_touched(tmp_path: Path) -> None:
         ({"files": {"manifest.json": b""}}, "plain name"),
     ],
 )
-def test_what_a_manifest_cannot_say_is_refused_before_writing(
-    tmp_path: Path, changes: dict[str, Any], reason: str
-) -> None:
+def test_an_invalid_manifest_is_refused_before_writing(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ArtifactError, match=reason):
         make(tmp_path / "uni", **{"files": {"a.bin": fail(AssertionError("written too early"))}, **changes})
     assert os.listdir(tmp_path) == []
@@ -349,7 +348,8 @@ def test_a_writer_that_leaves_other_files_is_caught(tmp_path: Path) -> None:
 KILLED = """
 import os, sys, time
 from pathlib import Path
-from firth.artifact import save_artifact
+from firth.artifact.folder import save_artifact
+from firth.artifact.manifest import Manifest
 
 def stop():
     print("now", flush=True)
@@ -368,8 +368,8 @@ def watched(old, new):
     stop()
 os.rename = watched
 files = {"a.json": b"{}", "b.bin": slow}
-save_artifact(Path(sys.argv[1]), kind="counts", name="unigram", recipe={}, files=files,
-              budget={"asked": None, "spent": {}}, corpus={}, seed=1, metrics={})
+manifest = Manifest(kind="counts", name="unigram", recipe={}, corpus={}, seed=1, metrics={})
+save_artifact(Path(sys.argv[1]), manifest, files)
 """
 
 

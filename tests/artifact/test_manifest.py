@@ -44,7 +44,7 @@ _objects = st.dictionaries(_text, _values, max_size=4)
 
 
 def canonical(values: Any) -> bytes:
-    """The canonical form, spelt out here a second time on purpose."""
+    """The canonical form, deliberately implemented a second time."""
     return (json.dumps(values, sort_keys=True, indent=2, ensure_ascii=False) + "\n").encode()
 
 
@@ -71,7 +71,7 @@ def test_the_bytes_are_canonical_and_hold_their_own_digest() -> None:
 
 
 @given(recipe=_objects, corpus=_objects, metrics=_objects, spent=_objects, seed=st.integers())
-def test_whatever_json_goes_in_comes_out(
+def test_a_round_trip_of_any_json(
     recipe: dict[str, Any], corpus: dict[str, Any], metrics: dict[str, Any], spent: dict[str, Any], seed: int
 ) -> None:
     budget = {"asked": None, "spent": spent}
@@ -158,17 +158,23 @@ def test_a_file_name_that_leaves_the_folder_is_refused(name: str) -> None:
     assert "plain name" in refusal(seal({**MADE.to_dict(), "files": files}))
 
 
-def test_a_newer_format_says_how_to_upgrade_whatever_else_it_holds() -> None:
-    expected = f"newer Firth (format {FORMAT + 1}, this one reads up to {FORMAT}): upgrade with pip install"
-    assert expected in refusal(canonical({"format": FORMAT + 1, "shards": [1, 2]}))
-    assert expected in refusal(b'{"digest": 5, "format": %d}' % (FORMAT + 1))
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (FORMAT + 1, f"a newer Firth (format {FORMAT + 1}, not {FORMAT}): upgrade with pip install -U firth."),
+        (FORMAT - 1, f"an older Firth (format {FORMAT - 1}, not {FORMAT}): train or import it again with this one."),
+    ],
+)
+def test_another_format_version_is_refused_with_the_remedy(version: int, expected: str) -> None:
+    assert expected in refusal(canonical({"format": version, "shards": [1, 2]}))
+    assert expected in refusal(b'{"digest": 5, "format": %d}' % version)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
 def test_numbers_that_json_lacks_are_refused_both_ways(number: float) -> None:
     with pytest.raises(ArtifactError, match=r"'metrics' .* cannot be written"):
         replace(MADE, metrics={"loss": [number]}).to_bytes()
-    assert "not a JSON number" in refusal(canonical({"format": 1, "metrics": number}))
+    assert "not a JSON number" in refusal(canonical({"format": 2, "metrics": number}))
 
 
 @pytest.mark.parametrize("value", [{1, 2}, b"bytes", object(), "\ud800", {("a",): 1}, [10**5000]])
@@ -183,18 +189,18 @@ def test_what_is_not_json_cannot_be_written(value: object) -> None:
         (b"", "at byte 0"),
         (b"[1]", "no JSON object"),
         (b"\xef\xbb\xbf{}", "at byte 0"),
-        (b'{"format": 1, "\xff": 1}', "at byte 15"),
+        (b'{"format": 2, "\xff": 1}', "at byte 15"),
         ('{"名": 1, x}'.encode(), "at byte 11"),
-        (b'{"format": 1, "seed": 1e999}', "Out of range"),
-        (b'{"format": 1, "name": "\\ud800"}', "surrogates"),
-        (b'{"format": 1, "seed": ' + b"9" * 5000 + b"}", "digits"),
-        (b'{"format": 1, "format": 1}', "'format' is repeated"),
+        (b'{"format": 2, "seed": 1e999}', "Out of range"),
+        (b'{"format": 2, "name": "\\ud800"}', "surrogates"),
+        (b'{"format": 2, "seed": ' + b"9" * 5000 + b"}", "digits"),
+        (b'{"format": 2, "format": 2}', "'format' is repeated"),
         (b"[" * 100_000, "nested too deeply"),
-        (b'{"format": 1, "recipe": ' + b"[" * 700 + b"]" * 700 + b"}", "manifest.json"),
+        (b'{"format": 2, "recipe": ' + b"[" * 700 + b"]" * 700 + b"}", "manifest.json"),
         (b'{"format": ' + b"[" * 700 + b"]" * 700 + b"}", "'format'"),
     ],
 )
-def test_bytes_that_are_no_manifest_are_refused_with_the_place(content: bytes, reason: str) -> None:
+def test_bytes_that_are_no_manifest_are_refused_with_the_offset(content: bytes, reason: str) -> None:
     assert reason in refusal(content)
 
 
@@ -207,7 +213,7 @@ def test_another_spelling_of_the_same_values_is_refused_with_its_first_byte() ->
     assert "at byte" in refusal(data.replace(b"2.25", b"225e-2"))
 
 
-def test_a_changed_value_is_told_by_the_digest() -> None:
+def test_a_changed_value_is_found_by_the_digest() -> None:
     assert "SHA-256" in refusal(MADE.to_bytes().replace(b'"seed": 7', b'"seed": 8'))
 
 

@@ -1,4 +1,4 @@
-"""firth evaluate: the fixed JSON keys of each suite, text for people, and what is refused."""
+"""firth evaluate: the fixed JSON keys of each suite, text for people, and errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def test_words(model: Path, tmp_path: Path) -> None:
+def test_word_similarity(model: Path, tmp_path: Path) -> None:
     pairs = write(
         tmp_path / "pairs.tsv", "word1\tword2\tscore\nking\tqueen\t9\nman\tgirl\t3\nking\tzebra\t1\nthe\tman\t2\n"
     )
@@ -38,7 +38,7 @@ def test_words(model: Path, tmp_path: Path) -> None:
     assert [part["spearman"] for part in several["files"]] == [report["spearman"]] * 2
 
 
-def test_an_undefined_correlation_is_null(model: Path, tmp_path: Path) -> None:
+def test_undefined_correlations_are_null(model: Path, tmp_path: Path) -> None:
     report = firth("evaluate", model, "words", write(tmp_path / "one", "king queen 9\n"), "--json").json
     assert report["spearman"] is None
     assert report["note"]
@@ -59,21 +59,21 @@ def test_analogies(model: Path, tmp_path: Path, method: str) -> None:
     assert few["accuracy"] is None
 
 
-def test_contexts(model: Path, tmp_path: Path) -> None:
+def test_similarity_in_context(model: Path, tmp_path: Path) -> None:
     rows = [("king", "queen", 3), ("man", "girl", 2), ("the", "man", 1)]
     lines = [f"{n}\t{a}\tn\t{b}\tn\ta <b> {a} </b> .\ta <b> {b} </b> .\t{s}" for n, (a, b, s) in enumerate(rows)]
     report = firth("evaluate", model, "context", write(tmp_path / "scws", "\n".join(lines)), "--json").json
     assert (report["pairs"], report["covered"], report["measure"]) == (3, 3, "AvgSim")
 
 
-def test_a_probe(model: Path, tmp_path: Path) -> None:
+def test_probe(model: Path, tmp_path: Path) -> None:
     lines = "\n".join(["label\ttext_a", *(["1\tking queen", "0\tman girl"] * 10)])
     report = firth("evaluate", model, "probe", write(tmp_path / "train.tsv", lines), "--json").json
     assert report.keys() >= {"accuracy", "accuracy_interval", "macro_f1", "majority"}
     assert (report["accuracy"], report["macro_f1"], report["majority"]) == (1.0, 1.0, 0.5)
 
 
-def test_what_cannot_be_measured_is_refused(model: Path, tmp_path: Path) -> None:
+def test_models_and_files_that_cannot_be_evaluated(model: Path, tmp_path: Path) -> None:
     pairs = write(tmp_path / "pairs", "king queen 9\n")
     library.train("unigram", [["to be or not to be"]], out=tmp_path / "uni")
     for suite in ("words", "analogies", "context", "probe"):

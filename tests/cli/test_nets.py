@@ -1,4 +1,4 @@
-"""What a network can be asked on the command line: fixed JSON keys, text for people, and what is refused."""
+"""Networks on the command line: fixed JSON keys, text for people, and errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import firth as library
-from tests.command import Outcome, firth
+from tests.command import Outcome, assert_refused, firth
 from tests.nets.small_nets import TEXTS, small_net
 from tests.vectors.small_models import save_model, small_model
 
@@ -31,32 +31,25 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
-def done(outcome: Outcome) -> Outcome:
+def succeeded(outcome: Outcome) -> Outcome:
     assert outcome.code == 0, outcome.err
     return outcome
 
 
-def assert_refused(outcome: Outcome, said: str, code: int = 1) -> None:
-    assert outcome.code == code, outcome.out + outcome.err
-    assert outcome.out == ""
-    assert said in outcome.err
-    assert "Traceback" not in outcome.err
-
-
 def test_masks_are_filled(nets: dict[str, Path]) -> None:
-    report = done(firth("fill", nets["bert"], "The quick [MASK] fox", "--top", 3, "--json")).json
+    report = succeeded(firth("fill", nets["bert"], "The quick [MASK] fox", "--top", 3, "--json")).json
     (mask,) = report["masks"]
     assert [list(one) for one in mask] == [["token", "probability", "text"]] * 3
     model = library.load(nets["bert"])
     assert [one["token"] for one in mask] == [one.token for one in model.fill("The quick [MASK] fox", 3)[0]]
-    assert len(done(firth("fill", nets["bert"], "[MASK] 喜 [MASK]", "--json")).json["masks"]) == 2
-    lines = done(firth("fill", nets["bert"], "The quick [MASK] fox")).out.splitlines()
+    assert len(succeeded(firth("fill", nets["bert"], "[MASK] 喜 [MASK]", "--json")).json["masks"]) == 2
+    lines = succeeded(firth("fill", nets["bert"], "The quick [MASK] fox")).out.splitlines()
     assert len(lines) == 5
     assert lines[0].endswith(mask[0]["text"])
-    assert len(done(firth("fill", nets["bert"], "[MASK] fox [MASK]", "--top", 2)).out.splitlines()) == 5
+    assert len(succeeded(firth("fill", nets["bert"], "[MASK] fox [MASK]", "--top", 2)).out.splitlines()) == 5
 
 
-def test_what_cannot_be_filled_is_refused(nets: dict[str, Path]) -> None:
+def test_texts_and_models_that_cannot_be_filled(nets: dict[str, Path]) -> None:
     assert_refused(firth("fill", nets["bert"], "The quick fox"), "write [MASK]")
     assert_refused(firth("fill", nets["bert"], ""), "write [MASK]")
     assert_refused(firth("fill", nets["gpt"], "The <mask> fox"), "use a masked model, such as bert")
@@ -67,9 +60,9 @@ def test_what_cannot_be_filled_is_refused(nets: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"), [("bert", "pseudo"), ("gpt", "causal"), ("lstm", "causal"), ("elmo", "causal")]
 )
-def test_a_file_is_scored(nets: dict[str, Path], text: Path, tmp_path: Path, name: str, kind: str) -> None:
+def test_files_are_scored(nets: dict[str, Path], text: Path, tmp_path: Path, name: str, kind: str) -> None:
     out = tmp_path / "scores.jsonl"
-    report = done(firth("score", nets[name], text, "-o", out, "--json")).json
+    report = succeeded(firth("score", nets[name], text, "-o", out, "--json")).json
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert report["kind"] == kind
     assert len(rows) == len(TEXTS)
@@ -81,15 +74,15 @@ def test_a_file_is_scored(nets: dict[str, Path], text: Path, tmp_path: Path, nam
         assert report["forward"] == report["bits_per_byte"]
         assert report["backward"] > 0
         assert report["backward"] != report["forward"]
-        from_stdin = done(firth("score", nets[name], "-", "--json", stdin=text.read_bytes())).json
+        from_stdin = succeeded(firth("score", nets[name], "-", "--json", stdin=text.read_bytes())).json
         assert from_stdin["backward"] == report["backward"]
     if name == "bert":
-        words = done(firth("score", nets[name], text, "--whole-words", "--json")).json
+        words = succeeded(firth("score", nets[name], text, "--whole-words", "--json")).json
         assert words["tokens"] == report["tokens"]
         assert words["logprob"] != report["logprob"]
 
 
-def test_what_cannot_be_scored_is_refused(nets: dict[str, Path], text: Path, tmp_path: Path) -> None:
+def test_texts_and_models_that_cannot_be_scored(nets: dict[str, Path], text: Path, tmp_path: Path) -> None:
     assert_refused(firth("score", nets["senna"], text), "gives no probabilities")
     assert_refused(firth("score", nets["gpt"], text, "--whole-words"), "leave --whole-words out")
     blank = tmp_path / "blank.txt"
@@ -97,35 +90,35 @@ def test_what_cannot_be_scored_is_refused(nets: dict[str, Path], text: Path, tmp
     assert_refused(firth("score", nets["gpt"], blank), "there is no text")
 
 
-def test_a_huge_line_is_scored_whole(nets: dict[str, Path], tmp_path: Path) -> None:
+def test_a_huge_line_is_scored_completely(nets: dict[str, Path], tmp_path: Path) -> None:
     path = tmp_path / "huge.txt"
     path.write_text("fox " * 5000 + "\n")
-    report = done(firth("score", nets["gpt"], path, "--json"))
+    report = succeeded(firth("score", nets["gpt"], path, "--json"))
     assert report.json["words"] == 5000
-    assert "read in parts" in report.err
+    assert "scored in windows that overlap" in report.err
     vectors = tmp_path / "huge.npy"
-    assert done(firth("embed", nets["bert"], path, "-o", vectors, "--json")).json["rows"] == 1
+    assert succeeded(firth("embed", nets["bert"], path, "-o", vectors, "--json")).json["rows"] == 1
 
 
-def test_texts_are_written(nets: dict[str, Path]) -> None:
+def test_texts_are_generated(nets: dict[str, Path]) -> None:
     def texts(*options: object) -> list[str]:
-        return done(firth("generate", nets["gpt"], "--prompt", "The quick", "--json", *options)).json["texts"]
+        return succeeded(firth("generate", nets["gpt"], "--prompt", "The quick", "--json", *options)).json["texts"]
 
     assert texts("--temperature", 0) == texts("--temperature", 0, "--seed", 5)
     assert len(texts("--count", 3, "--top-k", 5, "--top-p", 0.9)) == 3
     assert texts("--beams", 4, "--length", 8) == library.load(nets["gpt"]).generate("The quick", beams=4, length=8)
     assert all(text.startswith("The quick") for text in texts("--count", 2))
-    assert done(firth("generate", nets["lstm"], "--next", 3, "--json")).json["next"]
+    assert succeeded(firth("generate", nets["lstm"], "--next", 3, "--json")).json["next"]
     assert_refused(firth("generate", nets["bert"]), "generate with a language model")
     assert_refused(firth("generate", nets["counts"], "--beams", 2), "leave --beams out")
     assert_refused(firth("generate", nets["gpt"], "--beams", 2, "--count", 3), "set beams=3")
     assert_refused(firth("generate", nets["gpt"], "--temperature", -1), "temperature=-1.0")
 
 
-def test_texts_become_vectors(nets: dict[str, Path], text: Path, tmp_path: Path) -> None:
+def test_texts_are_embedded(nets: dict[str, Path], text: Path, tmp_path: Path) -> None:
     def embed(name: str, *options: object) -> np.ndarray:
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.npy"
-        done(firth("embed", nets[name], text, "-o", path, "--json", *options))
+        succeeded(firth("embed", nets[name], text, "-o", path, "--json", *options))
         return np.load(path)
 
     model = library.load(nets["elmo"])
@@ -134,40 +127,43 @@ def test_texts_become_vectors(nets: dict[str, Path], text: Path, tmp_path: Path)
     np.testing.assert_array_equal(embed("elmo", "--layer", "1"), model.embed(TEXTS, layer=1))
     assert embed("elmo", "--layer", "all", "--pooling", "max").shape == (len(TEXTS), 3 * 32)
     assert embed("bert", "--pooling", "first").shape == (len(TEXTS), 16)
-    for options, said in [(("--layer", 9), "choose from 0 to 2"), (("--pooling", "sum"), "there is no pooling 'sum'")]:
+    for options, message in [
+        (("--layer", 9), "choose from 0 to 2"),
+        (("--pooling", "sum"), "there is no pooling 'sum'"),
+    ]:
         out = tmp_path / "never.npy"
-        assert_refused(firth("embed", nets["bert"], text, "-o", out, *options), said)
+        assert_refused(firth("embed", nets["bert"], text, "-o", out, *options), message)
         assert not out.exists()
     assert_refused(firth("embed", nets["vectors"], text, "-o", tmp_path / "n.npy", "--layer", 1), "leave --layer out")
 
 
 def test_words_in_context_have_neighbours(nets: dict[str, Path], text: Path) -> None:
-    asked = ("similar", nets["elmo"], "fox", "--context", "the quick brown fox", "--json")
-    report = done(firth(*asked, "--text", text, "--count", 4)).json
+    query = ("similar", nets["elmo"], "fox", "--context", "the quick brown fox", "--json")
+    report = succeeded(firth(*query, "--text", text, "--count", 4)).json
     assert [list(near) for near in report["neighbours"]] == [["word", "score", "context"]] * 4
     scores = [near["score"] for near in report["neighbours"]]
     assert scores == sorted(scores, reverse=True)
     assert {near["context"] for near in report["neighbours"]} <= set(TEXTS)
-    alone = done(firth(*asked)).json["neighbours"]
+    alone = succeeded(firth(*query)).json["neighbours"]
     assert {near["word"] for near in alone} == {"the", "quick", "brown"}
-    first = done(firth(*asked, "--text", text, "--layer", 0)).json["neighbours"][0]
+    first = succeeded(firth(*query, "--text", text, "--layer", 0)).json["neighbours"][0]
     assert (first["word"], first["score"]) == ("fox", pytest.approx(1, abs=1e-5))
-    shown = done(firth(*asked[:-1], "--text", text)).out
+    shown = succeeded(firth(*query[:-1], "--text", text)).out
     assert len(shown.splitlines()) == 10
 
 
-def test_words_have_neighbours_without_context(nets: dict[str, Path]) -> None:
-    report = done(firth("similar", nets["bert"], "fox", "--json")).json
+def test_words_without_context_have_neighbours(nets: dict[str, Path]) -> None:
+    report = succeeded(firth("similar", nets["bert"], "fox", "--json")).json
     assert [list(near) for near in report["neighbours"]] == [["word", "score"]] * 10
-    assert done(firth("similar", nets["lstm"], "fox", "dog", "--distance", "--json")).json["similarity"] < 1
+    assert succeeded(firth("similar", nets["lstm"], "fox", "dog", "--distance", "--json")).json["similarity"] < 1
 
 
-def test_what_has_no_neighbours_is_refused(nets: dict[str, Path], text: Path) -> None:
+def test_words_and_models_without_neighbours(nets: dict[str, Path], text: Path) -> None:
     context = ("--context", "the quick fox")
     assert_refused(firth("similar", nets["bert"], "dog", *context), "the context does not have the word 'dog'")
     assert_refused(firth("similar", nets["bert"], "fox", *context, "--layer", 7), "choose from 0 to 2")
     assert_refused(firth("similar", nets["bert"], "fox", "--text", text), "go with one word", code=2)
-    assert_refused(firth("similar", nets["vectors"], "fox", *context, "--text", text), "are for networks")
+    assert_refused(firth("similar", nets["vectors"], "fox", *context, "--text", text), "are for contextual models")
     assert_refused(firth("similar", nets["vectors"], "fox", *context), "one vector for a word")
     assert_refused(firth("similar", nets["counts"], "be", *context), "no word vectors")
     assert_refused(firth("similar", nets["bert"], "fox", "dog", *context), "give one word")

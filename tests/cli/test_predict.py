@@ -1,4 +1,4 @@
-"""firth predict and firth evaluate classify: what they write, their fixed JSON keys, and what is refused."""
+"""firth predict and firth evaluate classify: output, fixed JSON keys, and errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 
 import firth as library
 from firth.abilities import Embeds, HasVectors, Predicts
-from firth.report.classify import label_table, macro_f1_interval
+from firth.metrics.labels import label_scores
+from firth.report.classify import macro_f1_interval
 from tests.command import firth
 
 ROWS = [("pos", "a good film"), ("neg", "a bad film"), ("pos", "good fun"), ("neg", "bad bore")] * 10
@@ -36,20 +37,20 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def rows_of(path: Path) -> list[dict[str, Any]]:
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_a_line_for_each_text(model: Path, tmp_path: Path) -> None:
+def test_every_text_has_a_prediction(model: Path, tmp_path: Path) -> None:
     texts = write(tmp_path / "texts.txt", "a good one\n\nbad\n")
     report = firth("predict", model, texts, "-o", tmp_path / "out.jsonl", "--json").json
     assert (report["texts"], report["out"]) == (3, str(tmp_path / "out.jsonl"))
-    rows = rows_of(tmp_path / "out.jsonl")
+    rows = read_jsonl(tmp_path / "out.jsonl")
     assert [row["line"] for row in rows] == [0, 1, 2]
     assert (rows[0]["label"], rows[2]["label"]) == ("pos", "neg")
     assert all(0.5 <= row["probability"] <= 1 for row in rows)
     firth("predict", model, texts, "-o", tmp_path / "top.jsonl", "--count", 5)
-    top = rows_of(tmp_path / "top.jsonl")[0]["top"]
+    top = read_jsonl(tmp_path / "top.jsonl")[0]["top"]
     assert [one["label"] for one in top] == ["pos", "neg"]
     assert sum(one["probability"] for one in top) == pytest.approx(1)
 
@@ -62,12 +63,12 @@ def test_a_line_for_each_text(model: Path, tmp_path: Path) -> None:
         ("x.txt", "__label__neg good\nbad\n"),
     ],
 )
-def test_labels_in_the_file_are_not_looked_at(model: Path, tmp_path: Path, name: str, text: str) -> None:
+def test_labels_in_the_file_are_ignored(model: Path, tmp_path: Path, name: str, text: str) -> None:
     report = firth("predict", model, write(tmp_path / name, text), "--json").json
     assert [row["label"] for row in report["predictions"]] == ["pos", "neg"]
 
 
-def test_for_people(model: Path, tmp_path: Path) -> None:
+def test_text_output(model: Path, tmp_path: Path) -> None:
     shown = firth("predict", model, "-", stdin=b"good\nbad\n").out
     assert [line.split()[1] for line in shown.splitlines()] == ["pos", "neg"]
     shown = firth("predict", model, "-", "--count", 2, stdin=b"good\n").out
@@ -97,26 +98,26 @@ def test_evaluation(model: Path, tmp_path: Path) -> None:
     assert (both["examples"], both["accuracy"]) == (24, 0.75)
 
 
-def test_several_labels_are_right_if_one_is(model: Path, tmp_path: Path) -> None:
+def test_any_of_several_labels_is_correct(model: Path, tmp_path: Path) -> None:
     lines = write(tmp_path / "x.txt", "__label__neg __label__pos good\n__label__neg bad\n")
     assert firth("evaluate", model, "classify", lines, "--json").json["accuracy"] == 1.0
 
 
-def test_f1_is_that_of_scikit_learn() -> None:
+def test_f1_matches_scikit_learn() -> None:
     from sklearn.metrics import f1_score
 
     rng = np.random.default_rng(0)
-    gold, given = rng.integers(0, 4, 200), rng.integers(1, 6, 200)
+    gold, predicted = rng.integers(0, 4, 200), rng.integers(1, 6, 200)
     cells: dict[tuple[str, str], int] = {}
-    for pair in zip(map(str, gold), map(str, given), strict=True):
+    for pair in zip(map(str, gold), map(str, predicted), strict=True):
         cells[pair] = cells.get(pair, 0) + 1
-    table = label_table(cells)
+    table = label_scores(cells)
     macro = np.mean([row["f1"] for row in table.values()])
-    assert macro == pytest.approx(f1_score(gold, given, average="macro", zero_division=0))
+    assert macro == pytest.approx(f1_score(gold, predicted, average="macro", zero_division=0))
     interval = macro_f1_interval(cells)
     assert interval is not None
     drawn = [rng.integers(0, 200, 200) for _ in range(300)]
-    values = [f1_score(gold[at], given[at], average="macro", zero_division=0) for at in drawn]
+    values = [f1_score(gold[at], predicted[at], average="macro", zero_division=0) for at in drawn]
     assert interval == pytest.approx(np.quantile(values, [0.025, 0.975]), abs=0.015)
 
 
@@ -129,8 +130,8 @@ def test_abilities_and_refusals(model: Path, tmp_path: Path) -> None:
     text = write(tmp_path / "t.txt", "good\n")
     library.train("unigram", [["to be or not to be"]], out=tmp_path / "uni")
     for outcome, message in (
-        (firth("predict", tmp_path / "uni", text), "tells no labels"),
-        (firth("evaluate", tmp_path / "uni", "classify", text), "tells no labels"),
+        (firth("predict", tmp_path / "uni", text), "predicts no labels"),
+        (firth("evaluate", tmp_path / "uni", "classify", text), "predicts no labels"),
         (firth("evaluate", model, "classify", text), "there is no label"),
         (firth("predict", model, write(tmp_path / "empty", "")), "no text"),
         (firth("predict", model, tmp_path / "nowhere"), "no such file"),
@@ -148,7 +149,7 @@ def test_abilities_and_refusals(model: Path, tmp_path: Path) -> None:
 @pytest.mark.shared
 def test_real_news(shared_data: Path, tmp_path: Path) -> None:
     data = shared_data / "classify"
-    for name, least in (("thucnews_title", 0.7), ("ag_news_small", 0.8)):
+    for name, min_accuracy in (("thucnews_title", 0.7), ("ag_news_small", 0.8)):
         folder = tmp_path / name
         assert firth("train", "fasttext-classifier", data / f"{name}.train.tsv.gz", "-o", folder).code == 0
-        assert firth("evaluate", folder, "classify", data / f"{name}.dev.tsv", "--json").json["accuracy"] > least
+        assert firth("evaluate", folder, "classify", data / f"{name}.dev.tsv", "--json").json["accuracy"] > min_accuracy

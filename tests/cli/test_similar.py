@@ -1,4 +1,4 @@
-"""firth similar and firth embed: the fixed JSON keys, text for people, files, and what is refused."""
+"""firth similar and firth embed: fixed JSON keys, text for people, files, and errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import firth as library
-from tests.command import Outcome, firth
+from tests.command import assert_refused, firth
 from tests.vectors.small_models import save_model, small_model
 
 WORDS = ["the", "king", "queen", "man", "woman", "足球", "篮球赛"]
@@ -28,12 +28,6 @@ def counts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def assert_refused(outcome: Outcome, said: str, code: int = 1) -> None:
-    assert outcome.code == code, outcome.err
-    assert outcome.out == ""
-    assert said in outcome.err
-
-
 def test_neighbours_as_json(model: Path) -> None:
     report = firth("similar", model, "King", "--count", 2, "--json").json
     assert report["word"] == "King"
@@ -41,7 +35,7 @@ def test_neighbours_as_json(model: Path) -> None:
     assert report["neighbours"][0]["score"] == pytest.approx(18 / (17 * 20) ** 0.5)
 
 
-def test_columns_are_aligned_by_width(model: Path) -> None:
+def test_columns_are_aligned_by_display_width(model: Path) -> None:
     lines = firth("similar", model, "king").out.splitlines()
     assert len(lines) == 6
     assert "queen    0.9762" in lines[0]
@@ -65,14 +59,14 @@ def test_the_odd_one_out_and_distances(model: Path) -> None:
     assert "similarity  0.9487" in firth("similar", model, "man", "woman", "--distance").out
 
 
-def test_a_map_is_drawn(model: Path, tmp_path: Path) -> None:
+def test_word_maps_are_drawn(model: Path, tmp_path: Path) -> None:
     report = firth("similar", model, "--map", tmp_path / "map.svg", "--json").json
     assert report["words"] == WORDS
     ElementTree.fromstring((tmp_path / "map.svg").read_text(encoding="utf-8"))
     assert firth("similar", model, "king", "queen", "man", "--map", tmp_path / "few.svg").out.startswith("3 words")
 
 
-def test_what_cannot_be_answered_is_refused(model: Path, counts: Path) -> None:
+def test_queries_that_cannot_be_answered(model: Path, counts: Path) -> None:
     assert_refused(firth("similar", model, "kingg"), "did you mean 'king'?")
     assert_refused(firth("similar", model, "king", "--context", "the king sat"), "one vector for a word")
     assert_refused(firth("similar", model, "king", "man", "--context", "the king sat"), "one word")
@@ -87,7 +81,7 @@ def test_what_cannot_be_answered_is_refused(model: Path, counts: Path) -> None:
     [[], ["king", "--distance"], ["king", "man", "--odd", "--distance"], ["a", "b", "--odd", "--minus", "c"]],
 )
 def test_wrong_usage(model: Path, arguments: list[str]) -> None:
-    assert_refused(firth("similar", model, *arguments), "", 2)
+    assert_refused(firth("similar", model, *arguments), code=2)
 
 
 def test_lines_are_embedded(model: Path, tmp_path: Path) -> None:
@@ -104,14 +98,14 @@ def test_lines_are_embedded(model: Path, tmp_path: Path) -> None:
     assert again.read_bytes() == out.read_bytes()
 
 
-def test_lines_are_embedded_batch_by_batch(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("firth.apply.embed._LINES", 3)
+def test_lines_are_embedded_in_batches(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("firth.apply.embed._BATCH", 3)
     (tmp_path / "texts.txt").write_text("\n".join(["king", "man", "queen"] * 7), encoding="utf-8")
     firth("embed", model, tmp_path / "texts.txt", "-o", tmp_path / "a.npy")
     assert np.load(tmp_path / "a.npy").tolist() == [[4, 1, 0], [1, 1, 0], [4, 2, 0]] * 7
 
 
-def test_what_cannot_be_embedded_leaves_nothing(
+def test_failed_embedding_leaves_no_file(
     model: Path, counts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = tmp_path / "texts.txt"
@@ -121,6 +115,6 @@ def test_what_cannot_be_embedded_leaves_nothing(
     assert_refused(firth("embed", model, tmp_path / "nowhere", "-o", out / "a.npy"), "nowhere")
     (tmp_path / "empty").write_text("")
     assert_refused(firth("embed", model, tmp_path / "empty", "-o", out / "a.npy"), "no text")
-    monkeypatch.setattr("firth.apply.embed._LARGEST", 100)
+    monkeypatch.setattr("firth.apply.embed._MAX_BYTES", 100)
     assert_refused(firth("embed", model, text, "-o", out / "a.npy"), "fewer dimensions")
     assert not out.exists() or not list(out.iterdir())

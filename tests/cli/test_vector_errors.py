@@ -1,4 +1,4 @@
-"""Texts and settings that no vectors can be made of: one sentence that names the remedy, exit code 1, nothing left."""
+"""Texts and settings that vectors cannot be trained with: one sentence with a remedy, exit code 1, no folder."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ VECTORS = [
     for name, entry in RECIPES.items()
     if isinstance(recipe := entry.make(), VectorRecipe) and not isinstance(recipe, ClassifierRecipe)
 ]
-ONE = ["--set", "tokenizer.min_count=1"]
+MIN_COUNT_ONE = ["--set", "tokenizer.min_count=1"]
 
 
-def refuse(tmp_path: Path, recipe: str, text: str, *options: str) -> str:
-    """The one sentence with which training ends."""
+def training_error(tmp_path: Path, recipe: str, text: str, *options: str) -> str:
+    """The error message of training, which is one sentence."""
     corpus = tmp_path / "corpus.txt"
     corpus.write_text(text, encoding="utf-8")
     outcome = firth("train", recipe, corpus, "-o", tmp_path / "out", "--layout", "lines", *options)
@@ -32,24 +32,28 @@ def refuse(tmp_path: Path, recipe: str, text: str, *options: str) -> str:
 
 
 @pytest.mark.parametrize("recipe", VECTORS)
-def test_words_below_the_least_count(recipe: str, tmp_path: Path) -> None:
-    assert "min_count" in refuse(tmp_path, recipe, "all of these words occur once\n")
+def test_words_below_the_minimum_count(recipe: str, tmp_path: Path) -> None:
+    assert "min_count" in training_error(tmp_path, recipe, "all of these words occur once\n")
 
 
 @pytest.mark.parametrize("recipe", VECTORS)
 def test_a_vocabulary_of_one_word(recipe: str, tmp_path: Path) -> None:
-    assert "give more text" in refuse(tmp_path, recipe, "word word word\nword word\n" * 10, *ONE)
+    assert "give more text" in training_error(tmp_path, recipe, "word word word\nword word\n" * 10, *MIN_COUNT_ONE)
 
 
 @pytest.mark.parametrize("recipe", ["skipgram", "cbow", "fasttext", "glove", "ppmi-svd"])
 def test_fewer_words_than_the_window(recipe: str, tmp_path: Path) -> None:
-    assert "windows of 20" in refuse(tmp_path, recipe, "only four words here\n", *ONE, "--set", "window=20")
+    assert "windows of 20" in training_error(
+        tmp_path, recipe, "only four words here\n", *MIN_COUNT_ONE, "--set", "window=20"
+    )
 
 
 @pytest.mark.parametrize("recipe", ["lsa", "ppmi-svd"])
 def test_more_dimensions_than_words(recipe: str, tmp_path: Path) -> None:
     text = "a b c d e f g h\n\nb c d e a h g f\n\nd a f g b c h e\n"
-    assert "dimension" in refuse(tmp_path, recipe, text, *ONE, "--set", "dimension=50", "--set", "phrases=0")
+    assert "dimension" in training_error(
+        tmp_path, recipe, text, *MIN_COUNT_ONE, "--set", "dimension=50", "--set", "phrases=0"
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,7 +61,7 @@ def test_more_dimensions_than_words(recipe: str, tmp_path: Path) -> None:
     [
         ("skipgram", "dimension=0"),
         ("skipgram", "negatives=0"),
-        ("skipgram", "learning_rate=-1"),
+        ("skipgram", "lr=-1"),
         ("skipgram", "subsample=2"),
         ("skipgram", "min_n=3"),
         ("glove", "x_max=0"),
@@ -70,9 +74,11 @@ def test_more_dimensions_than_words(recipe: str, tmp_path: Path) -> None:
     ],
 )
 def test_impossible_settings(recipe: str, setting: str, tmp_path: Path) -> None:
-    assert refuse(tmp_path, recipe, "a b c d e f\n" * 10, "--set", setting)
+    assert training_error(tmp_path, recipe, "a b c d e f\n" * 10, "--set", setting)
 
 
 def test_a_vocabulary_too_large_for_the_exact_objective(tmp_path: Path) -> None:
     words = " ".join(f"w{number}" for number in range(50_100))
-    assert "loss=negative" in refuse(tmp_path, "skipgram", words + "\n", *ONE, "--set", "loss=softmax")
+    assert "loss=negative" in training_error(
+        tmp_path, "skipgram", words + "\n", *MIN_COUNT_ONE, "--set", "loss=softmax"
+    )

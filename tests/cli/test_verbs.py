@@ -1,4 +1,4 @@
-"""What the verbs print: the fixed JSON keys, files written, text for people."""
+"""Output of the verbs: fixed JSON keys, files, text for people."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_check_has_its_keys(lines: Path) -> None:
         assert key in text
 
 
-def test_check_finds_leaks(lines: Path, tmp_path: Path) -> None:
+def test_check_finds_leakage(lines: Path, tmp_path: Path) -> None:
     test = tmp_path / "test.txt"
     test.write_text(f"{ENGLISH[0]}\nsomething else entirely\n", encoding="utf-8")
     report = firth("check", lines, "--against", test, "--json").json
@@ -78,7 +78,7 @@ def test_standard_input_is_scored(model: Path, lines: Path) -> None:
     assert firth("score", model, "-", "--json", stdin=lines.read_bytes()).json == from_file
 
 
-def test_scores_are_written_whole_or_not_at_all(model: Path, tmp_path: Path) -> None:
+def test_scores_are_written_completely_or_not_at_all(model: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_bytes(b"fine\n" * 5000 + b"\0")
     (tmp_path / "out.jsonl").write_text("older")
     assert firth("score", model, tmp_path / "bad.txt", "-o", tmp_path / "out.jsonl").code == 1
@@ -123,7 +123,7 @@ def test_every_verb_has_an_example() -> None:
 
 
 def test_help_is_quick() -> None:
-    """The best of five, so that a busy machine does not decide."""
+    """The best of five, because the machine may be busy."""
     times = []
     for _ in range(5):
         started = time.perf_counter()
@@ -134,7 +134,7 @@ def test_help_is_quick() -> None:
     assert min(times) < 0.5
 
 
-def test_output_may_be_cut_off(lines: Path) -> None:
+def test_closed_output_pipes_are_ignored(lines: Path) -> None:
     """`firth check ... | head -1` ends without a traceback."""
     reader, writer = os.pipe()
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Bad input through the command line: one sentence, the right exit code, and nothing half-written."""
+"""Bad input on the command line: a message of one sentence, the right exit code, no partial output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from firth.files import cache_folder
-from tests.command import Outcome, firth
+from tests.command import assert_refused, firth
 
 VERBS = {
     "check": lambda corpus, out: ("check", corpus),
@@ -74,16 +74,7 @@ BAD: dict[str, tuple[Callable[[Path], Path], str]] = {
 }
 
 
-def assert_refused(outcome: Outcome, said: str, code: int = 1) -> None:
-    assert outcome.code == code, outcome.err
-    assert outcome.out == ""
-    assert outcome.err.startswith("firth: ")
-    assert outcome.err.count("\n") == 1, "more than a sentence"
-    assert "Traceback" not in outcome.err
-    assert said.lower() in outcome.err.lower()
-
-
-def assert_nothing_left(folder: Path, before: set[Path]) -> None:
+def assert_no_output(folder: Path, before: set[Path]) -> None:
     assert set(folder.rglob("*")) == before
     stores = cache_folder() / "stores"
     assert not stores.exists() or not list(stores.iterdir())
@@ -92,12 +83,12 @@ def assert_nothing_left(folder: Path, before: set[Path]) -> None:
 @pytest.mark.parametrize("kind", BAD)
 @pytest.mark.parametrize("name", VERBS)
 def test_bad_text_is_refused(name: str, kind: str, tmp_path: Path) -> None:
-    make, said = BAD[kind]
+    make, message = BAD[kind]
     corpus = make(tmp_path)
     before = set(tmp_path.rglob("*"))
     outcome = firth(*VERBS[name](corpus, tmp_path / "out"), "--json")
-    assert_refused(outcome, said)
-    assert_nothing_left(tmp_path, before)
+    assert_refused(outcome, message)
+    assert_no_output(tmp_path, before)
 
 
 @pytest.fixture
@@ -107,7 +98,7 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_folder_that_holds_something_else_is_left_alone(corpus: Path, tmp_path: Path) -> None:
+def test_folders_with_other_content_are_not_overwritten(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "precious.txt").write_text("mine")
@@ -117,7 +108,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(corpus: Path, tmp_path
     assert_refused(firth("train", "unigram", corpus, "-o", corpus / "below"), "file")
 
 
-def test_an_unwritable_folder(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_folder(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **kwargs: object) -> str:
         raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path))
 
@@ -126,19 +117,19 @@ def test_an_unwritable_folder(corpus: Path, tmp_path: Path, monkeypatch: pytest.
     assert not (tmp_path / "out").exists()
 
 
-def test_a_full_disk(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every write to the store fails as it would on a full disk."""
 
     def refuse(self: object, data: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("firth.tokens.store_writer._File._write", refuse)
+    monkeypatch.setattr("firth.tokens.build._DigestedFile._write", refuse)
     before = set(tmp_path.rglob("*"))
     assert_refused(firth("train", "unigram", corpus, "-o", tmp_path / "out"), "disk is full")
-    assert_nothing_left(tmp_path, before)
+    assert_no_output(tmp_path, before)
 
 
-def test_an_unreadable_file(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = open
 
     def refuse(file: object, *args: object, **kwargs: object) -> object:
@@ -152,7 +143,7 @@ def test_an_unreadable_file(corpus: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("train", "unigramm", "CORPUS", "-o", "OUT"), "did you mean 'unigram'"),
         (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "dleta=1"), "did you mean 'delta'"),
@@ -176,20 +167,20 @@ def test_an_unreadable_file(corpus: Path, tmp_path: Path, monkeypatch: pytest.Mo
         (("generate", "CORPUS"), "corpus.txt"),
     ],
 )
-def test_wrong_words(arguments: tuple[str, ...], said: str, corpus: Path, tmp_path: Path) -> None:
+def test_wrong_arguments(arguments: tuple[str, ...], message: str, corpus: Path, tmp_path: Path) -> None:
     names = {"CORPUS": corpus, "OUT": tmp_path / "out", "NOWHERE": tmp_path / "nowhere"}
-    assert_refused(firth(*(names.get(word, word) for word in arguments)), said)
+    assert_refused(firth(*(names.get(word, word) for word in arguments)), message)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("arguments", [("dance",), ("train",), ("check",), ("score", "x"), ("check", "x", "--nope")])
-def test_wrong_usage_is_code_2(arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_exits_with_code_2(arguments: tuple[str, ...]) -> None:
     outcome = firth(*arguments)
     assert outcome.code == 2
     assert outcome.out == ""
 
 
-def test_a_tokenizer_does_not_score(corpus: Path, tmp_path: Path) -> None:
+def test_tokenizers_do_not_score(corpus: Path, tmp_path: Path) -> None:
     assert firth("train", "words", corpus, "-o", tmp_path / "words").code == 0
     assert_refused(firth("score", tmp_path / "words", corpus), "language model")
     assert_refused(firth("generate", tmp_path / "words"), "language model")
@@ -203,7 +194,7 @@ def test_json_errors_leave_standard_output_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_leaves_nothing_and_exits_130(stop: signal.Signals, tmp_path: Path) -> None:
+def test_interrupts_leave_nothing_and_exit_with_130(stop: signal.Signals, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.txt"
     with open(corpus, "w") as file:
         for number in range(300_000):
@@ -215,7 +206,7 @@ def test_an_interrupt_leaves_nothing_and_exits_130(stop: signal.Signals, tmp_pat
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=partial(signal.signal, stop, signal.SIG_DFL),  # tests in the background inherit that it is ignored
+        preexec_fn=partial(signal.signal, stop, signal.SIG_DFL),  # background processes inherit an ignored signal
     )
     deadline = time.monotonic() + 60
     stores = cache_folder() / "stores"
@@ -229,10 +220,10 @@ def test_an_interrupt_leaves_nothing_and_exits_130(stop: signal.Signals, tmp_pat
     assert out == ""
     assert err.startswith("firth: interrupted")
     assert "Traceback" not in err
-    assert_nothing_left(tmp_path, before)
+    assert_no_output(tmp_path, before)
 
 
-def test_an_arpa_model_is_not_taken_for_a_text(tmp_path: Path) -> None:
+def test_arpa_models_are_refused_as_text(tmp_path: Path) -> None:
     path = tmp_path / "model.arpa"
     path.write_text("\\data\\\nngram 1=3\n\n\\1-grams:\n-1\t<unk>\n-99\t<s>\n-1\t</s>\n\n\\end\\\n")
     outcome = firth("train", "mkn3", path, "-o", tmp_path / "out")

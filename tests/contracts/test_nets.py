@@ -1,4 +1,4 @@
-"""One test over every neural recipe: what may not be seen is not seen."""
+"""Tests over every neural recipe: attention masks, packed sequences, gathered positions, gradients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import torch
 from firth.nets.batch import Batch
 from firth.nets.network import Network, Vocabulary, build_network
 from firth.nets.recipe import NetRecipe
-from firth.objectives.objective import Objective, make_objectives, union
+from firth.objectives.objective import Objective
+from firth.objectives.registry import make_objectives, union_positions
 from firth.recipes.nets import SIZES, resize
 from firth.recipes.table import RECIPES
 
@@ -22,84 +23,84 @@ LENGTH = 12
 
 
 def small(name: str) -> NetRecipe:
-    """The recipe with few numbers everywhere, and no dropout."""
+    """The recipe with small widths and without dropout."""
     recipe = resize(NETS[name], "tiny")
     direct = recipe.output.kind == "direct"
     width = len(VOCABULARY) if direct else 16
-    inner = 24 if recipe.encoder.inner else 0
-    still = {"dropout": 0.0, "attention_dropout": 0.0, "weight_drop": 0.0}
+    ffn_width = 24 if recipe.encoder.ffn_width else 0
+    no_dropout = {"dropout": 0.0, "attention_dropout": 0.0, "weight_drop": 0.0}
     return replace(
         recipe,
         embedding=replace(recipe.embedding, width=width, dropout=0.0),
-        encoder=replace(recipe.encoder, width=width, inner=inner, heads=recipe.encoder.heads, **still),
-        rows=replace(recipe.rows, length=LENGTH),
+        encoder=replace(recipe.encoder, width=width, ffn_width=ffn_width, heads=recipe.encoder.heads, **no_dropout),
+        sequence=replace(recipe.sequence, length=LENGTH),
     )
 
 
-def built(name: str) -> Network:
+def build(name: str) -> Network:
     return build_network(small(name), VOCABULARY, seed=1).double().eval()
 
 
-def some_ids(rows: int = 2) -> torch.Tensor:
-    return torch.from_numpy(np.random.default_rng(3).integers(5, 40, (rows, LENGTH)))
+def random_ids(sequences: int = 2) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(3).integers(5, 40, (sequences, LENGTH)))
 
 
-def batch_of(ids: torch.Tensor, parts: torch.Tensor | None = None) -> Batch:
-    positions = None
-    if parts is not None:
-        positions = torch.cat([torch.arange(LENGTH // 2)] * 2).expand_as(ids)
-    return Batch(ids, torch.ones_like(ids, dtype=torch.bool), parts=parts, positions=positions)
+def make_batch(ids: torch.Tensor, sequence_ids: torch.Tensor | None = None) -> Batch:
+    position_ids = None
+    if sequence_ids is not None:
+        position_ids = torch.cat([torch.arange(LENGTH // 2)] * 2).expand_as(ids)
+    return Batch(ids, torch.ones_like(ids, dtype=torch.bool), sequence_ids=sequence_ids, position_ids=position_ids)
 
 
-def states_of(network: Network, batch: Batch) -> torch.Tensor:
+def hidden_states(network: Network, batch: Batch) -> torch.Tensor:
     with torch.inference_mode():
-        return network(batch).last.view(*batch.shape, -1)
+        return network(batch).last_hidden_state.view(*batch.shape, -1)
 
 
 @EVERY
-def test_no_state_sees_what_its_visibility_forbids(name: str) -> None:
-    network, ids = built(name), some_ids()
-    before = states_of(network, batch_of(ids))
-    for place in range(LENGTH):
+def test_hidden_states_depend_only_on_visible_tokens(name: str) -> None:
+    network, ids = build(name), random_ids()
+    before = hidden_states(network, make_batch(ids))
+    for position in range(LENGTH):
         changed = ids.clone()
-        changed[:, place] = (changed[:, place] - 5 + 7) % 35 + 5
-        moved = (states_of(network, batch_of(changed)) - before).abs().amax(0) > 1e-12  # (places, width)
+        changed[:, position] = (changed[:, position] - 5 + 7) % 35 + 5
+        moved = (hidden_states(network, make_batch(changed)) - before).abs().amax(0) > 1e-12  # (length, width)
         half = network.recipe.encoder.width
         if network.recipe.visibility == "forward+backward":
-            assert not moved[:place, :half].any(), "the forward half saw what follows"
-            assert not moved[place + 1 :, half:].any(), "the backward half saw what came before"
-            assert moved[place, :half].any()
-            assert moved[place, half:].any()
+            assert not moved[:position, :half].any(), "the forward half depends on later tokens"
+            assert not moved[position + 1 :, half:].any(), "the backward half depends on earlier tokens"
+            assert moved[position, :half].any()
+            assert moved[position, half:].any()
         elif network.recipe.visibility == "causal":
-            assert not moved[:place].any(), "a state saw what follows"
-            assert moved[place].any()
+            assert not moved[:position].any(), "a hidden state depends on later tokens"
+            assert moved[position].any()
         elif network.recipe.encoder.kind == "transformer":
-            assert moved.any(-1).all(), "a state does not see everything"
+            assert moved.any(-1).all(), "a hidden state does not depend on all tokens"
 
 
 @EVERY
-def test_parts_of_a_row_are_as_if_alone(name: str) -> None:
-    network, ids = built(name), some_ids()
-    parts = torch.tensor([0] * (LENGTH // 2) + [1] * (LENGTH // 2)).expand_as(ids)
-    together = states_of(network, batch_of(ids, parts))
+def test_packed_sequences_do_not_influence_each_other(name: str) -> None:
+    network, ids = build(name), random_ids()
+    sequence_ids = torch.tensor([0] * (LENGTH // 2) + [1] * (LENGTH // 2)).expand_as(ids)
+    together = hidden_states(network, make_batch(ids, sequence_ids))
     for half in (slice(0, LENGTH // 2), slice(LENGTH // 2, LENGTH)):
         alone = Batch(ids[:, half].contiguous(), torch.ones_like(ids[:, half], dtype=torch.bool))
-        torch.testing.assert_close(together[:, half], states_of(network, alone), rtol=0, atol=1e-10)
+        torch.testing.assert_close(together[:, half], hidden_states(network, alone), rtol=0, atol=1e-10)
 
 
 @EVERY
-def test_states_of_some_places_are_those_of_all(name: str) -> None:
-    network, batch = built(name), batch_of(some_ids())
-    places = torch.tensor([0, 3, 4, 11, 17, 23])
+def test_gathered_positions_have_the_same_hidden_states(name: str) -> None:
+    network, batch = build(name), make_batch(random_ids())
+    positions = torch.tensor([0, 3, 4, 11, 17, 23])
     with torch.inference_mode():
-        some, every = network(batch, places), network(batch)
-    torch.testing.assert_close(some.last, every.last[places], rtol=0, atol=1e-10)
-    torch.testing.assert_close(some.at(places[2:4]), every.at(places[2:4]), rtol=0, atol=1e-10)
+        some, every = network(batch, positions), network(batch)
+    torch.testing.assert_close(some.last_hidden_state, every.last_hidden_state[positions], rtol=0, atol=1e-10)
+    torch.testing.assert_close(some.at(positions[2:4]), every.at(positions[2:4]), rtol=0, atol=1e-10)
 
 
 @EVERY
-def test_every_layer_has_states(name: str) -> None:
-    network, batch = built(name), batch_of(some_ids())
+def test_every_layer_has_hidden_states(name: str) -> None:
+    network, batch = build(name), make_batch(random_ids())
     with torch.inference_mode():
         states = network(batch)
     assert len(states.layers) == network.recipe.encoder.layers + 1
@@ -108,47 +109,47 @@ def test_every_layer_has_states(name: str) -> None:
 
 
 @EVERY
-def test_reading_on_gives_the_same_states(name: str) -> None:
-    network, ids = built(name), some_ids()
+def test_decoding_step_by_step_gives_the_same_hidden_states(name: str) -> None:
+    network, ids = build(name), random_ids()
     if network.recipe.visibility != "causal":
         return
-    whole = states_of(network, batch_of(ids))
+    whole = hidden_states(network, make_batch(ids))
     with torch.inference_mode():
-        first, memory = network.extend(ids[:, :5])
-        second, memory = network.extend(ids[:, 5:6], memory)
-        third, memory = network.extend(ids[:, 6:], memory)
+        first, cache = network.decode_step(ids[:, :5])
+        second, cache = network.decode_step(ids[:, 5:6], cache)
+        third, cache = network.decode_step(ids[:, 6:], cache)
         torch.testing.assert_close(torch.cat([first, second, third], 1), whole, rtol=0, atol=1e-10)
-    assert memory.length == LENGTH
+    assert cache.length == LENGTH
 
 
 @EVERY
-def test_every_objective_teaches_every_parameter(name: str) -> None:
-    """Nothing in a network is left without a gradient, and no number is infinite."""
+def test_every_parameter_has_a_gradient(name: str) -> None:
+    """And no gradient is infinite; ranking does not use the output layer."""
     recipe = small(name)
     network = build_network(recipe, VOCABULARY, seed=1)
     objectives = make_objectives(recipe, VOCABULARY)
-    batch = corrupted(recipe, objectives)
-    states = network(batch, union([objective.places(batch) for objective in objectives.values()]))
+    batch = corrupted_batch(recipe, objectives)
+    states = network(batch, union_positions([objective.positions(batch) for objective in objectives.values()]))
     losses = [objective.loss(network, states, batch, None) for objective in objectives.values()]
     assert all(loss.count > 0 for loss in losses)
     sum((loss.total / loss.count for loss in losses), torch.zeros(())).backward()
-    taught = {id(p) for p in network.parameters() if p.grad is not None}
-    left = [key for key, p in network.named_parameters() if id(p) not in taught]
-    assert left == ([key for key in left if key.startswith("output.")] if "ranking" in recipe.names else [])
+    trained = {id(p) for p in network.parameters() if p.grad is not None}
+    untrained = [key for key, p in network.named_parameters() if id(p) not in trained]
+    assert untrained == ([key for key in untrained if key.startswith("output.")] if "ranking" in recipe.names else [])
     assert all(torch.isfinite(p.grad).all() for p in network.parameters() if p.grad is not None)
 
 
-def corrupted(recipe: NetRecipe, objectives: dict[str, Objective]) -> Batch:
-    """A batch of two sentences a row, as each format would have them."""
+def corrupted_batch(recipe: NetRecipe, objectives: dict[str, Objective]) -> Batch:
+    """A corrupted batch of sequences of two sentences, in the format of the recipe."""
     rng = np.random.default_rng(5)
-    ids = some_ids(4)
+    ids = random_ids(4)
     ids[:, 0], ids[:, 5], ids[:, -1] = 2, 3, 3
-    batch = batch_of(ids)
+    batch = make_batch(ids)
     if recipe.embedding.segments:
-        batch.segments = (torch.arange(LENGTH) > 5).long().expand_as(ids)
+        batch.segment_ids = (torch.arange(LENGTH) > 5).long().expand_as(ids)
     for name in ("nsp", "sop"):
         if name in objectives:
-            batch.marks[f"{name}.labels"] = torch.tensor([0, 1, 0, 1])
+            batch.labels[f"{name}.labels"] = torch.tensor([0, 1, 0, 1])
     for objective in objectives.values():
         objective.corrupt(batch, rng)
     return batch

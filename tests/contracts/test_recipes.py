@@ -1,4 +1,4 @@
-"""One test over every recipe in the table."""
+"""Tests over every recipe in the table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EVERY = pytest.mark.parametrize("name", RECIPES)
 
 
 @EVERY
-def test_a_recipe_is_json(name: str) -> None:
+def test_recipes_are_json(name: str) -> None:
     recipe = RECIPES[name].make()
     data = json.loads(json.dumps(recipe_to_json(recipe)))
     assert recipe_from_json(data) == recipe
@@ -29,7 +29,7 @@ def test_a_recipe_is_json(name: str) -> None:
 
 
 @EVERY
-def test_a_recipe_says_what_it_is(name: str) -> None:
+def test_recipes_are_described(name: str) -> None:
     entry = RECIPES[name]
     assert entry.about.endswith(".")
     assert len(entry.about) < 100
@@ -39,7 +39,7 @@ def test_a_recipe_says_what_it_is(name: str) -> None:
         assert RECIPES[parent].year <= entry.year, f"{name} is older than its parent {parent}"
 
 
-def test_the_tree_holds_every_recipe_once() -> None:
+def test_the_tree_has_every_recipe_once() -> None:
     names = [name for _, name in lineage()]
     assert sorted(names) == sorted(RECIPES)
     drawn = firth("recipes", "--tree")
@@ -49,8 +49,8 @@ def test_the_tree_holds_every_recipe_once() -> None:
 
 
 @EVERY
-def test_a_recipe_trains_saves_loads_and_verifies(name: str, tmp_path: Path) -> None:
-    """From the command line, on a few sentences in both languages, twice with the same digests."""
+def test_recipes_train_save_load_and_verify(name: str, tmp_path: Path) -> None:
+    """On the command line, on a few sentences of both languages, twice with the same digests."""
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join([*ENGLISH, "", *CHINESE, "\n"]) * 3, encoding="utf-8")
     documents = 6
@@ -67,7 +67,7 @@ def test_a_recipe_trains_saves_loads_and_verifies(name: str, tmp_path: Path) -> 
     )
     assert first.code == second.code == 0, first.err
     assert first.json["name"] == name
-    timed = {"metrics.jsonl", "curve.svg"}  # these hold times
+    timed = {"metrics.jsonl", "curve.svg"}  # these record times
     one, two = ({k: v for k, v in made.json["files"].items() if k not in timed} for made in (first, second))
     assert one == two, "training twice gives different files"
     assert first.json["corpus"]["documents"] == documents
@@ -93,7 +93,7 @@ def test_a_recipe_trains_saves_loads_and_verifies(name: str, tmp_path: Path) -> 
 
 
 @EVERY
-def test_every_field_is_listed_when_one_is_wrong(name: str, tmp_path: Path) -> None:
+def test_unknown_fields_are_refused_with_the_list_of_fields(name: str, tmp_path: Path) -> None:
     outcome = firth("train", name, "builtin:oracle", "-o", tmp_path / "out", "--set", "zzz=1")
     assert outcome.code == 1
     for field in recipe_to_json(RECIPES[name].make()):
@@ -101,17 +101,17 @@ def test_every_field_is_listed_when_one_is_wrong(name: str, tmp_path: Path) -> N
 
 
 def _settings(name: str) -> list[str]:
-    """What a corpus of a few sentences needs."""
+    """Settings for a corpus of a few sentences."""
     recipe = RECIPES[name].make()
     if isinstance(recipe, TokenizerRecipe):
         return ["vocab_size=300"] if recipe.vocab_size is not None else []
     if isinstance(recipe, SvdRecipe):
         return ["tokenizer.min_count=1", "dimension=2"]
     if isinstance(recipe, NetRecipe):
-        few = ["embedding.width=16", "encoder.width=16", f"encoder.inner={min(recipe.encoder.inner, 32)}"]
-        few += [f"encoder.heads={min(recipe.encoder.heads, 2)}", f"encoder.layers={min(recipe.encoder.layers, 2)}"]
-        few += ["rows.length=16", "learning.batch=256"]
-        return few + (["tokenizer.vocab_size=300"] if recipe.tokenizer.model not in ("words", "chars") else [])
+        small = ["embedding.width=16", "encoder.width=16", f"encoder.ffn_width={min(recipe.encoder.ffn_width, 32)}"]
+        small += [f"encoder.heads={min(recipe.encoder.heads, 2)}", f"encoder.layers={min(recipe.encoder.layers, 2)}"]
+        small += ["sequence.length=16", "learning.batch=256"]
+        return small + (["tokenizer.vocab_size=300"] if recipe.tokenizer.model not in ("words", "chars") else [])
     return ["tokenizer.min_count=1"] if isinstance(recipe, VectorRecipe) else []
 
 

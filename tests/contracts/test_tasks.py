@@ -1,4 +1,4 @@
-"""One test over every task and every kind of model: a few examples are learnt by heart, labels by chance are not."""
+"""Tests over every task and kind of model: a few examples are memorised, random labels are not predicted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODELS: dict[str, list[str]] = {
         *SMALL,
         "embedding.width=32",
         "encoder.width=32",
-        "encoder.inner=64",
+        "encoder.ffn_width=64",
         "encoder.layers=1",
         "encoder.heads=2",
     ],
@@ -34,25 +34,25 @@ MODELS: dict[str, list[str]] = {
         *SMALL,
         "embedding.width=32",
         "encoder.width=32",
-        "encoder.inner=64",
+        "encoder.ffn_width=64",
         "encoder.layers=1",
         "encoder.heads=2",
     ],
-    "elmo": [*SMALL, "embedding.width=16", "encoder.width=16", "encoder.inner=0", "embedding.characters=false"],
+    "elmo": [*SMALL, "embedding.width=16", "encoder.width=16", "encoder.ffn_width=0", "embedding.characters=false"],
     "lstm": [*SMALL, "embedding.width=32", "encoder.width=32"],
     "skipgram": ["tokenizer.min_count=1", "dimension=16", "epochs=1"],
 }
 QUICK = [
     *("head.dropout=0", "network.encoder.dropout=0", "network.embedding.dropout=0"),
-    *("learning.epochs=150", "learning.batch=4", "learning.rate=0.01"),
+    *("learning.epochs=150", "learning.batch=4", "learning.lr=0.01"),
 ]
 
-SLOWER = {"choice": ["head.pooler=false"], "generate": ["beams=2", "longest=4", "learning.epochs=200"]}
-"""A pooler may be so sure that it stops learning, and a copy takes longer to learn."""
+SLOWER = {"choice": ["head.pooler=false"], "generate": ["beams=2", "max_length=4", "learning.epochs=200"]}
+"""A saturated pooler may stop training, and copying takes longer to learn."""
 
 
-def items(task: str) -> list[Any]:
-    """Four examples, each with its answer in it."""
+def make_examples(task: str) -> list[Any]:
+    """Four examples, each of which contains its answer."""
     rng = random.Random(task)
     found: list[Any] = []
     for number in range(4):
@@ -67,8 +67,7 @@ def items(task: str) -> list[Any]:
         elif task == "tag":
             found.append((one.split(), ["B-NAME", "O", "O", "O", "B-THING", "O"]))
         elif task == "span":
-            place = f"{one} {two}".index(second)
-            answers = [{"text": second, "answer_start": place}]
+            answers = [{"text": second, "answer_start": f"{one} {two}".index(second)}]
             found.append({"passage": f"{one} {two}", "question": f"{other} has a", "answers": answers})
         elif task == "choice":
             found.append({"context": one, "question": "it is", "choices": [hue, colour], "label": 1})
@@ -77,7 +76,7 @@ def items(task: str) -> list[Any]:
     return found
 
 
-def measured(found: dict[str, Any]) -> float:
+def main_metric(found: dict[str, Any]) -> float:
     names = ("entity_f1", "f1", "chrf", "accuracy")
     name = next(name for name in names if name in found)
     return float(found[name]) / (100 if name == "chrf" else 1)
@@ -94,38 +93,40 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]
         yield {name: folder / name for name in MODELS}
 
 
-def can(model: str, task: str) -> bool:
-    """Whether it makes sense: what does not write in one direction does not write."""
+def can_solve(model: str, task: str) -> bool:
+    """Only models with one direction, or whose attention mask can be causal, generate."""
     return task != "generate" or model in ("bert", "gpt", "lstm")
 
 
-EVERY = pytest.mark.parametrize(("model", "task"), [(m, t) for m in MODELS for t in TASKS if can(m, t)])
+EVERY = pytest.mark.parametrize(("model", "task"), [(m, t) for m in MODELS for t in TASKS if can_solve(m, t)])
 
 
 @EVERY
-def test_a_few_examples_are_learnt_by_heart(model: str, task: str, models: dict[str, Path], tmp_path: Path) -> None:
-    given = items(task)
-    settings = [*QUICK, *SLOWER.get(task, []), *(["learning.rate=0.004"] if model in ("bert", "gpt") else [])]
-    tuned = finetune(models[model], task, train=given, dev=given, out=tmp_path / "m", settings=settings, threads=1)
-    assert measured(open_artifact(tmp_path / "m").manifest.metrics["dev"]) == pytest.approx(1.0, abs=1e-6)
+def test_a_few_examples_are_memorised(model: str, task: str, models: dict[str, Path], tmp_path: Path) -> None:
+    examples = make_examples(task)
+    settings = [*QUICK, *SLOWER.get(task, []), *(["learning.lr=0.004"] if model in ("bert", "gpt") else [])]
+    tuned = finetune(
+        models[model], task, train=examples, dev=examples, out=tmp_path / "m", settings=settings, threads=1
+    )
+    assert main_metric(open_artifact(tmp_path / "m").manifest.metrics["dev"]) == pytest.approx(1.0, abs=1e-6)
     again = load(tmp_path / "m")
-    asked = [unlabelled(task, item) for item in given]
-    assert again.predict(asked) == tuned.predict(asked)
+    inputs = [unlabelled(task, example) for example in examples]
+    assert again.predict(inputs) == tuned.predict(inputs)
 
 
-def unlabelled(task: str, item: Any) -> Any:
+def unlabelled(task: str, example: Any) -> Any:
     if task in ("classify", "pair"):
-        return item[1] if task == "classify" else item[1:]
-    return item if isinstance(item, dict) else item[0]
+        return example[1] if task == "classify" else example[1:]
+    return example if isinstance(example, dict) else example[0]
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_labels_by_chance_are_not_predicted(model: str, models: dict[str, Path], tmp_path: Path) -> None:
+def test_random_labels_are_not_predicted(model: str, models: dict[str, Path], tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    given = [(str(rng.integers(2)), f"{n} has a {c} {t} .") for n in NAMES for c in COLOURS for t in THINGS]
-    order = rng.permutation(len(given)).tolist()
-    settings = ["learning.epochs=4", "learning.rate=0.003"]
-    learnt, others = [given[one] for one in order[:32]], [given[one] for one in order[32:]]
-    finetune(models[model], "classify", train=learnt, dev=learnt, test=others, out=tmp_path / "m", settings=settings)
+    examples = [(str(rng.integers(2)), f"{n} has a {c} {t} .") for n in NAMES for c in COLOURS for t in THINGS]
+    order = rng.permutation(len(examples)).tolist()
+    settings = ["learning.epochs=4", "learning.lr=0.003"]
+    seen, unseen = [examples[one] for one in order[:32]], [examples[one] for one in order[32:]]
+    finetune(models[model], "classify", train=seen, dev=seen, test=unseen, out=tmp_path / "m", settings=settings)
     found = open_artifact(tmp_path / "m").manifest.metrics["test"]
-    assert found["accuracy"] < 0.8, "32 labels by chance: five standard deviations above a half is 0.94"
+    assert found["accuracy"] < 0.8, "of 32 random labels; five standard deviations above a half is 0.94"

@@ -1,4 +1,4 @@
-"""Class models: worked by hand, classes from files and from spelling, saving and restoring."""
+"""Class models: examples by hand, classes from files and from spelling, saving and restoring."""
 
 from __future__ import annotations
 
@@ -17,32 +17,31 @@ from firth.artifact.models import load
 from firth.counts.classes import (
     ClassModel,
     ClassRecipe,
-    best_delta,
+    assign_class_ids,
     class_stream,
     class_tokenizer,
+    fit_delta,
     is_class_map,
-    log_within,
-    number_classes,
     read_classes,
     spelling_classes,
-    spellings,
+    spelling_features,
     train_classes,
+    within_class_logprobs,
 )
 from firth.counts.counting import count_text
 from firth.counts.recipe import NgramRecipe
 from firth.counts.train import train_ngram
 from firth.errors import ArtifactError, RecipeError
+from firth.lm.language_model import LanguageModel, TokenStream, UnknownWordModel
 from firth.text.corpus import read_corpus
-from firth.tokens.language import LanguageModel, Stream
 from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.spelling import Spelling
 from firth.tokens.tokenizer import BOS, EOS, UNK, Tokenizer
 from firth.tokens.train import train_tokenizer
 from tests.command import firth
 from tests.oracle.slow_adaptive import WORDS, TableModel, TableRecipe, histories, random_text, small_tokenizer
 
 _tokenizer = cache(small_tokenizer)
-SPELLING = Spelling.train(["cat"])
+SPELLING = UnknownWordModel.train(["cat"])
 FILE = "the det\na\tdet\ncat noun\n\ndog  noun\nunicorn noun\nsaw verb\n"
 
 
@@ -50,7 +49,7 @@ def recipe(**settings: Any) -> ClassRecipe:
     return ClassRecipe(**({"base": TableRecipe(), "delta": 0.5} | settings))
 
 
-def train_n_gram(stream: Stream, tokenizer: Tokenizer) -> LanguageModel:
+def train_n_gram(stream: TokenStream, tokenizer: Tokenizer) -> LanguageModel:
     text = np.insert(stream.ids, stream.bounds[:-1], BOS).astype(np.uint32)
     made = NgramRecipe(order=2, smoothing="witten-bell", tokenizer=tokenizer.recipe)
     return train_ngram(made, count_text(text, len(tokenizer), 2), tokenizer, "lines")
@@ -88,24 +87,24 @@ def test_probabilities_by_hand(file: Path) -> None:
     counts = np.zeros(13, dtype=np.int64)
     counts[ids("dog", "cat", "saw")] = [2, 1, 9]
     model = ClassModel(recipe(), tokenizer, "lines", SPELLING, classes, counts, TableModel(class_tokenizer(9), table))
-    after = np.exp(model.log_next(ids("a")))
+    after = np.exp(model.next_logprobs(ids("a")))
     assert after[ids("dog", "cat", "saw")].tolist() == pytest.approx([0.75 * 2.5 / 4, 0.75 * 1.5 / 4, 0.25])
-    assert np.exp(model.log_tokens(Stream.of([ids("a", "dog")])))[1] == pytest.approx(0.75 * 2.5 / 4)
+    assert np.exp(model.token_logprobs(TokenStream.of([ids("a", "dog")])))[1] == pytest.approx(0.75 * 2.5 / 4)
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.01, 1.0, 20.0]))
 def test_tokens_and_distributions_agree(seed: int, delta: float) -> None:
-    classes = number_classes(np.random.default_rng(seed).integers(0, 3, size=8).tolist())
+    classes = assign_class_ids(np.random.default_rng(seed).integers(0, 3, size=8).tolist())
     counts = np.random.default_rng(seed).integers(0, 5, size=13)
     inner = TableModel.random(class_tokenizer(int(classes.max()) + 1), seed)
     model = ClassModel(recipe(delta=delta), _tokenizer(), "lines", SPELLING, classes, counts, inner)
     stream = random_text(seed, sentences=6)
-    logs = model.log_tokens(stream)
-    for place, history in enumerate(histories(stream)):
-        after = model.log_next(history)
+    logs = model.token_logprobs(stream)
+    for position, history in enumerate(histories(stream)):
+        after = model.next_logprobs(history)
         assert np.exp(after).sum() == pytest.approx(1, abs=1e-9)
         assert after[[0, 2, 4]].tolist() == [-np.inf] * 3
-        assert logs[place] == pytest.approx(after[stream.ids[place]], rel=1e-12)
+        assert logs[position] == pytest.approx(after[stream.ids[position]], rel=1e-12)
 
 
 def test_a_class_for_every_word_is_the_word_model() -> None:
@@ -113,32 +112,32 @@ def test_a_class_for_every_word_is_the_word_model() -> None:
     classes = np.arange(13, dtype=np.uint32)
     model = train_classes(recipe(delta="auto"), train_n_gram, stream, tokenizer, "lines", SPELLING, classes)
     words = train_n_gram(stream, tokenizer)
-    assert model.log_tokens(random_text(3)) == pytest.approx(words.log_tokens(random_text(3)), rel=1e-12)
+    assert model.token_logprobs(random_text(3)) == pytest.approx(words.token_logprobs(random_text(3)), rel=1e-12)
     assert class_stream(stream, classes).ids.tolist() == stream.ids.tolist()
 
 
-def test_one_class_for_all_words_tells_only_their_frequency() -> None:
+def test_one_class_for_all_words_is_a_unigram_model() -> None:
     stream, tokenizer = random_text(2, sentences=40), _tokenizer()
-    model = train_classes(recipe(), train_n_gram, stream, tokenizer, "lines", SPELLING, number_classes([0] * 8))
-    after = np.exp(model.log_next([7]))[5:]
+    model = train_classes(recipe(), train_n_gram, stream, tokenizer, "lines", SPELLING, assign_class_ids([0] * 8))
+    after = np.exp(model.next_logprobs([7]))[5:]
     counts = np.bincount(stream.ids, minlength=13)[5:]
     assert after / after.sum() == pytest.approx((counts + 0.5) / (counts + 0.5).sum())
 
 
 def test_training_and_round_trip(file: Path) -> None:
     stream, tokenizer = random_text(2, sentences=40), _tokenizer()
-    for settings in ({"classes": str(file)}, {"limit": 10}):
-        asked = ClassRecipe(base=NgramRecipe(order=2, smoothing="witten-bell"), **settings)  # type: ignore[arg-type]
-        model = train_classes(asked, train_n_gram, stream, tokenizer, "lines", SPELLING)
-        assert model.recipe.delta == best_delta(model.classes, model.counts) == model.parameters["delta"]
+    for settings in ({"classes": str(file)}, {"max_classes": 10}):
+        class_recipe = ClassRecipe(base=NgramRecipe(order=2, smoothing="witten-bell"), **settings)  # type: ignore[arg-type]
+        model = train_classes(class_recipe, train_n_gram, stream, tokenizer, "lines", SPELLING)
+        assert model.recipe.delta == fit_delta(model.classes, model.counts) == model.parameters["delta"]
         assert model.parameters["classes"] == np.unique(model.classes[5:]).size
         arrays = model.arrays()
         assert {"classes", "counts", "spelling", "base.words", "base.logp"} <= set(arrays)
         file.write_text("")  # the artifact is whole without it
         again = model.recipe.restore(arrays, tokenizer, "lines")
-        assert again.log_tokens(random_text(3)).tolist() == model.log_tokens(random_text(3)).tolist()
-        assert again.log_next([7, EOS, 8]).tolist() == model.log_next([7, EOS, 8]).tolist()
-        assert np.exp(again.log_next([7, EOS, UNK])).sum() == pytest.approx(1, abs=1e-9)
+        assert again.token_logprobs(random_text(3)).tolist() == model.token_logprobs(random_text(3)).tolist()
+        assert again.next_logprobs([7, EOS, 8]).tolist() == model.next_logprobs([7, EOS, 8]).tolist()
+        assert np.exp(again.next_logprobs([7, EOS, UNK])).sum() == pytest.approx(1, abs=1e-9)
         assert again.score(["the cat saw"]) == model.score(["the cat saw"])
     with pytest.raises(ArtifactError, match="'classes' is missing"):
         model.recipe.restore({key: array for key, array in arrays.items() if key != "classes"}, tokenizer, "lines")
@@ -149,8 +148,8 @@ def test_training_and_round_trip(file: Path) -> None:
         recipe(delta="auto").restore(arrays, tokenizer, "lines")
 
 
-def test_delta_is_the_best_when_words_are_left_out() -> None:
-    classes = number_classes([0, 0, 0, 0, 1, 1, 1, 2])
+def test_delta_maximises_the_leave_one_out_likelihood() -> None:
+    classes = assign_class_ids([0, 0, 0, 0, 1, 1, 1, 2])
     counts = np.array([0, 4, 0, 9, 0, 5, 1, 0, 2, 1, 1, 0, 7])
 
     def likelihood(delta: float) -> float:
@@ -158,23 +157,23 @@ def test_delta_is_the_best_when_words_are_left_out() -> None:
         for word in range(13):
             same = classes == classes[word]
             if same.sum() > 1:
-                share = (counts[word] - 1 + delta) / (counts[same].sum() - 1 + delta * same.sum())
-                total += counts[word] * np.log(share) if counts[word] else 0.0
+                probability = (counts[word] - 1 + delta) / (counts[same].sum() - 1 + delta * same.sum())
+                total += counts[word] * np.log(probability) if counts[word] else 0.0
         return total
 
-    found = best_delta(classes, counts)
+    found = fit_delta(classes, counts)
     grid = np.exp(np.linspace(np.log(1e-5), np.log(900), 4000))
     assert found == pytest.approx(grid[np.argmax([likelihood(delta) for delta in grid])], rel=1e-2)
-    assert best_delta(np.arange(13, dtype=np.uint32), counts) == 1.0
-    assert best_delta(classes, np.zeros(13, dtype=np.int64)) == 1.0
+    assert fit_delta(np.arange(13, dtype=np.uint32), counts) == 1.0
+    assert fit_delta(classes, np.zeros(13, dtype=np.int64)) == 1.0
 
 
 @given(st.lists(st.integers(0, 50), min_size=8, max_size=8), st.floats(1e-6, 100))
-def test_words_of_a_class_add_up(counts: list[int], delta: float) -> None:
-    classes = number_classes([0, 1, 0, 2, 2, 2, 1, 0])
-    shares = np.exp(log_within(classes, np.array([0] * 5 + counts), delta))
-    assert np.bincount(classes, weights=shares) == pytest.approx(np.ones(8))
-    assert shares[:5].tolist() == [1.0] * 5
+def test_words_of_a_class_sum_to_one(counts: list[int], delta: float) -> None:
+    classes = assign_class_ids([0, 1, 0, 2, 2, 2, 1, 0])
+    probabilities = np.exp(within_class_logprobs(classes, np.array([0] * 5 + counts), delta))
+    assert np.bincount(classes, weights=probabilities) == pytest.approx(np.ones(8))
+    assert probabilities[:5].tolist() == [1.0] * 5
 
 
 def test_spelling_by_hand() -> None:
@@ -196,13 +195,13 @@ def test_spelling_by_hand() -> None:
     vocabulary = [*_tokenizer().vocabulary[:5], *words]
     counts = np.array([0] * 5 + [9] * len(words))
     classes = spelling_classes(vocabulary, counts, 1000)[5:]
-    assert np.unique(classes).size == len(words)  # room for all: every word is a class of its own
+    assert np.unique(classes).size == len(words)  # max_classes is large enough for one class per word
     few = dict(zip(words, spelling_classes(vocabulary, counts, 10)[5:].tolist(), strict=True))
     assert few["walking"] == few["talking"]
     assert few["1,987"] == few["2,001"]
     assert few["语言"] == few["方言"]
     assert len({few[word] for word in ("walking", "Paris", "NATO", "12", ",", "语言", "4th")}) == 7
-    assert [ways[0][0] for ways in map(spellings, words)] == [
+    assert [ways[0][0] for ways in map(spelling_features, words)] == [
         *("word", "word", "word", "Word", "WORD", "number", "number", "number", "mark", "han", "han", "mixed", "Word"),
     ]
 
@@ -216,7 +215,7 @@ def test_frequent_words_are_classes_of_their_own() -> None:
 
 
 @given(st.lists(st.text("abcABC12,的是了", min_size=1, max_size=5), unique=True, max_size=40), st.integers(10, 30))
-def test_there_are_never_more_classes_than_asked_for(words: list[str], limit: int) -> None:
+def test_the_number_of_classes_is_limited(words: list[str], limit: int) -> None:
     counts = np.arange(5 + len(words))
     classes = spelling_classes(["<pad>", "<unk>", "<s>", "</s>", "<mask>", *words], counts, limit)
     assert is_class_map(classes)
@@ -231,7 +230,7 @@ def test_many_words_of_few_kinds() -> None:
     assert np.unique(spelling_classes(vocabulary, counts, 10)[5:]).size == 10
 
 
-def test_files_are_read_as_the_tokenizer_reads_text(tmp_path: Path) -> None:
+def test_class_files_are_tokenised(tmp_path: Path) -> None:
     lower = TokenizerRecipe(model="words", split="space", lowercase=True)
     tokenizer = train_tokenizer(lower, read_corpus([WORDS]))
     path = tmp_path / "classes.txt"
@@ -264,7 +263,7 @@ def test_bad_files(content: bytes, message: str, tmp_path: Path) -> None:
         read_classes(path, _tokenizer())
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="there is no class file"):
         read_classes(tmp_path / "nothing", _tokenizer())
     with pytest.raises(RecipeError, match="cannot read the class file"):
@@ -274,7 +273,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"limit": 9}, "limit=9 is too few"),
+        ({"max_classes": 9}, "max_classes=9 is too few"),
         ({"delta": 0}, "delta=0 would give"),
         ({"delta": np.nan}, "delta=nan would give"),
         ({"delta": "some"}, "delta=some would give"),
@@ -286,7 +285,7 @@ def test_impossible_recipes(settings: dict[str, Any], message: str) -> None:
         recipe(**settings)
 
 
-def test_classes_from_elsewhere_are_checked() -> None:
+def test_given_classes_are_checked() -> None:
     chars = TokenizerRecipe(model="chars")
     assert recipe().with_tokenizer(chars).tokenizer == chars
     assert recipe().kind == "counts"
@@ -323,7 +322,7 @@ def test_classes_from_brown_clusters(clusters: tuple[Path, Path], tmp_path: Path
     text, folder = clusters
     model = _train_over(folder, text, tmp_path / "model")
     of = dict(zip(model.tokenizer.vocabulary, model.classes.tolist(), strict=True))
-    assert of["The"] == of["the"] == of["a"]  # clusters were made of letters in lower case
+    assert of["The"] == of["the"] == of["a"]  # the clusters are of lower-case words
     assert of["cat"] == of["dog"]
     assert len({of["the"], of["cat"], of["ran"]}) == 3
     assert model.score(["the cat ran"])[0].logprob > model.score(["cat the ran"])[0].logprob
@@ -368,7 +367,7 @@ def test_clusters_predict_better_than_spelling(shared_data: Path, tmp_path: Path
     assert firth("train", "words", text, "-o", tmp_path / "words", "--set", "split=space").code == 0
     assert firth("train", "brown", text, "-o", tmp_path / "brown", "--set", "clusters=150", *words).code == 0
     found = {}
-    for name, setting in [("clusters", f"classes={tmp_path / 'brown'}"), ("spelling", "limit=150")]:
+    for name, setting in [("clusters", f"classes={tmp_path / 'brown'}"), ("spelling", "max_classes=150")]:
         settings = ("--set", setting, "--set", "base.order=3", *words, "--valid", tmp_path / "valid.txt", "--json")
         outcome = firth("train", "class-ngram", text, "-o", tmp_path / name, *settings)
         found[name] = outcome.json["metrics"]["valid_perplexity"]

@@ -1,4 +1,4 @@
-"""Counting against the obvious way of counting."""
+"""Counting against a plain Python reference."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ def slow_counts(sentences: list[list[int]], n: int) -> Counter[tuple[int, ...]]:
 def check(trie: Trie, sentences: list[list[int]]) -> None:
     for n in range(1, trie.order + 1):
         level = trie.level(n)
-        grams = [tuple(trie.gram(node)) for node in range(level.start, level.stop)]
-        counts = dict(zip(grams, trie.counts[level].tolist(), strict=True))
-        assert {gram: count for gram, count in counts.items() if count} == dict(slow_counts(sentences, n))
-        assert n == 1 or grams == sorted(grams)
-        for node, gram in enumerate(grams, level.start):
-            assert trie.find(gram) == node
-            assert trie.links[node] == (ROOT if n == 1 else trie.find(gram[1:]))
+        ngrams = [tuple(trie.ngram(node)) for node in range(level.start, level.stop)]
+        counts = dict(zip(ngrams, trie.counts[level].tolist(), strict=True))
+        assert {ngram: count for ngram, count in counts.items() if count} == dict(slow_counts(sentences, n))
+        assert n == 1 or ngrams == sorted(ngrams)
+        for node, ngram in enumerate(ngrams, level.start):
+            assert trie.find(ngram) == node
+            assert trie.links[node] == (ROOT if n == 1 else trie.find(ngram[1:]))
 
 
 @given(SENTENCES, st.integers(1, 8))
-def test_it_counts_what_there_is(sentences: list[list[int]], order: int) -> None:
-    check(count_sentences(sentences, vocabulary=13, order=order), sentences)
+def test_counts_equal_the_reference(sentences: list[list[int]], order: int) -> None:
+    check(count_sentences(sentences, vocab_size=13, order=order), sentences)
 
 
 @pytest.mark.parametrize("size", [20, 300, 5000])
 def test_large_groups_and_threads_change_nothing(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups of all three ways of sorting, with one thread and with three."""
+    """Groups for all three sort algorithms, with one thread and with three."""
     rng = np.random.default_rng(size)
     sentences = [rng.integers(5, 5 + size // 10, size=rng.integers(0, 40)).tolist() for _ in range(size)]
     flat = np.array([word for sentence in sentences for word in (BOS, *sentence, EOS)], dtype=np.uint32)
     vocabulary = 5 + size // 10
-    monkeypatch.setattr(counting, "_FEW", 0)
+    monkeypatch.setattr(counting, "_PARALLEL_TOKENS", 0)
     one, three = (count_text(flat, vocabulary, 3, threads) for threads in (1, 3))
     for name in ("levels", "words", "first", "links", "counts"):
         assert np.array_equal(getattr(one, name), getattr(three, name)), name
@@ -74,6 +74,6 @@ def test_a_store_is_counted_with_its_sentence_bounds() -> None:
         "special tokens in the text are unknown words"
     )
     assert trie.find((BOS, a)) is not None
-    assert trie.find((EOS, b)) is None, "nothing goes on after the end of a sentence"
+    assert trie.find((EOS, b)) is None, "nothing follows the end of a sentence"
     part = count_store(store, len(tokenizer), 2, 1, 2)
     assert part.counts[[BOS, a, b]].tolist() == [1, 0, 1]

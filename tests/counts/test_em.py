@@ -1,4 +1,4 @@
-"""EM for the weights of a mixture: it climbs, it ends, and it copes with zeros."""
+"""EM for mixture weights: monotone likelihood, convergence, and zero probabilities."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firth.counts.em import (
-    MOST_ROUNDS,
-    arrays_of,
+    MAX_ITERATIONS,
+    add_prefix,
+    document_starts,
     em_weights,
-    going_on_stream,
-    prefixed,
-    resets,
+    history_stream,
     saved_array,
     saved_weights,
+    strip_prefix,
 )
 from firth.errors import ArtifactError, RecipeError
-from firth.tokens.language import Stream
+from firth.lm.language_model import TokenStream
 from firth.tokens.tokenizer import EOS
 
 
-def test_one_round_by_hand() -> None:
+def test_one_iteration_by_hand() -> None:
     parts = np.array([[0.4, 0.1], [0.1, 0.3]])
     start = np.array([0.5, 0.5])
     found = em_weights(parts, start)
@@ -50,7 +50,7 @@ def test_the_likelihood_never_falls(parts: np.ndarray) -> None:
     assert found.weights.sum() == pytest.approx(1, abs=1e-12)
     assert np.all(found.weights >= 0)
     assert found.left_out == np.count_nonzero(~parts.any(axis=0))
-    assert 1 <= found.history.size <= MOST_ROUNDS + 1
+    assert 1 <= found.history.size <= MAX_ITERATIONS + 1
 
 
 def test_the_start_does_not_matter() -> None:
@@ -73,7 +73,7 @@ def test_zeros() -> None:
     assert useless.weights[1] == pytest.approx(0, abs=1e-9)
 
 
-def test_a_prior_is_imagined_text() -> None:
+def test_a_prior_is_a_pseudo_count() -> None:
     parts = np.random.default_rng(1).random((2, 40))
     imagined = np.hstack([np.repeat([[1.0], [0.0]], 6, axis=1), np.repeat([[0.0], [1.0]], 2, axis=1), parts])
     assert em_weights(parts, prior=np.array([6.0, 2.0])).weights == pytest.approx(
@@ -85,32 +85,42 @@ def test_a_prior_is_imagined_text() -> None:
 @pytest.mark.parametrize(
     ("parts", "start", "message"),
     [
-        (np.zeros((0, 3)), None, "at least one part"),
-        (np.zeros(3), None, "at least one part"),
+        (np.zeros((0, 3)), None, "at least one component"),
+        (np.zeros(3), None, "at least one component"),
         (np.array([[-0.1]]), None, "must give probabilities"),
         (np.array([[np.nan]]), None, "must give probabilities"),
         (np.ones((2, 1)), np.array([1.0, 0.0]), "weights above 0"),
         (np.ones((2, 1)), np.array([1.0]), "2 weights"),
     ],
 )
-def test_what_is_no_mixture(parts: np.ndarray, start: np.ndarray | None, message: str) -> None:
+def test_invalid_mixtures(parts: np.ndarray, start: np.ndarray | None, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         em_weights(parts, start)
 
 
 def test_histories_become_streams() -> None:
-    stream = going_on_stream([])
-    assert (stream.ids.tolist(), stream.bounds.tolist(), stream.fresh.tolist()) == ([EOS], [0, 1], [True])
-    stream = going_on_stream([7, EOS])
-    assert (stream.ids.tolist(), stream.bounds.tolist(), stream.fresh.tolist()) == ([7, 3, 3], [0, 2, 3], [True, False])
-    assert resets(Stream.of([[5], [6, 7]], fresh=True)).tolist() == [True, False, True, False, False]
+    stream = history_stream([])
+    assert (stream.ids.tolist(), stream.bounds.tolist(), stream.starts_document.tolist()) == ([EOS], [0, 1], [True])
+    stream = history_stream([7, EOS])
+    assert (stream.ids.tolist(), stream.bounds.tolist(), stream.starts_document.tolist()) == (
+        [7, 3, 3],
+        [0, 2, 3],
+        [True, False],
+    )
+    assert document_starts(TokenStream.of([[5], [6, 7]], starts_document=True)).tolist() == [
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_arrays_of_parts_do_not_mix() -> None:
-    kept = prefixed("part1", {"w": np.zeros(1)}) | prefixed("part10", {"w": np.ones(2)}) | {"w": np.ones(3)}
+    kept = add_prefix("part1", {"w": np.zeros(1)}) | add_prefix("part10", {"w": np.ones(2)}) | {"w": np.ones(3)}
     assert list(kept) == ["part1.w", "part10.w", "w"]
-    assert arrays_of("part1", kept)["w"].size == 1
-    assert list(arrays_of("part2", kept)) == []
+    assert strip_prefix("part1", kept)["w"].size == 1
+    assert list(strip_prefix("part2", kept)) == []
 
 
 @pytest.mark.parametrize("array", [None, np.zeros(3, dtype=np.float32), np.zeros((1, 3)), np.zeros(2)])
@@ -121,5 +131,5 @@ def test_damaged_arrays_are_refused(array: np.ndarray | None) -> None:
 
 @pytest.mark.parametrize("weights", [[0.5, 0.4], [1.5, -0.5], [np.nan, 1.0], []])
 def test_damaged_weights_are_refused(weights: list[float]) -> None:
-    with pytest.raises(ArtifactError, match="do not add up"):
+    with pytest.raises(ArtifactError, match="do not sum to 1"):
         saved_weights({"w": np.array(weights)}, "w", (None,))

@@ -1,4 +1,4 @@
-"""Links lead to the longest proper suffix that is a node, whatever was pruned."""
+"""Suffix links lead to the longest proper suffix that is a node, also in pruned tries."""
 
 from __future__ import annotations
 
@@ -7,57 +7,57 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firth.counts import links as links_module
+from firth.counts import trie as trie_module
 from firth.counts.counting import count_sentences
-from firth.counts.links import find_links
-from firth.counts.trie import ROOT, Trie
+from firth.counts.trie import ROOT, Trie, find_links
 
 SENTENCES = st.lists(st.lists(st.integers(5, 8), max_size=7), min_size=1, max_size=6)
 
 
 def all_grams(trie: Trie) -> list[tuple[int, ...]]:
-    return [tuple(trie.gram(node)) for node in range(trie.words.size)]
+    return [tuple(trie.ngram(node)) for node in range(trie.words.size)]
 
 
-def slow_links(grams: list[tuple[int, ...]]) -> list[int]:
-    """For each n-gram the place of its longest proper suffix, looked up in a dictionary."""
-    places = {gram: place for place, gram in enumerate(grams)}
+def slow_links(ngrams: list[tuple[int, ...]]) -> list[int]:
+    """The index of the longest proper suffix of each n-gram, from a dictionary."""
+    positions = {ngram: position for position, ngram in enumerate(ngrams)}
     return [
-        next((places[gram[cut:]] for cut in range(1, len(gram)) if gram[cut:] in places), int(ROOT)) for gram in grams
+        next((positions[ngram[cut:]] for cut in range(1, len(ngram)) if ngram[cut:] in positions), int(ROOT))
+        for ngram in ngrams
     ]
 
 
-def trie_of(grams: set[tuple[int, ...]], vocabulary: int, order: int) -> Trie:
+def trie_of(ngrams: set[tuple[int, ...]], vocabulary: int, order: int) -> Trie:
     """The trie of a set of n-grams that holds all their prefixes."""
-    levels = [sorted(gram for gram in grams if len(gram) == n) for n in range(2, order + 1)]
-    nodes = [(word,) for word in range(vocabulary)] + [gram for level in levels for gram in level]
+    levels = [sorted(ngram for ngram in ngrams if len(ngram) == n) for n in range(2, order + 1)]
+    nodes = [(word,) for word in range(vocabulary)] + [ngram for level in levels for ngram in level]
     sizes = np.cumsum([0, vocabulary, *map(len, levels)], dtype=np.int64)
-    places = {gram: place for place, gram in enumerate(nodes)}
+    positions = {ngram: position for position, ngram in enumerate(nodes)}
     contexts = int(sizes[-2])
     children = np.zeros(contexts, dtype=np.int64)
-    for gram in nodes[vocabulary:]:
-        children[places[gram[:-1]]] += 1
+    for ngram in nodes[vocabulary:]:
+        children[positions[ngram[:-1]]] += 1
     first = np.concatenate([[0], np.cumsum(children)]) + vocabulary
-    words = np.array([gram[-1] for gram in nodes], dtype=np.uint32)
+    words = np.array([ngram[-1] for ngram in nodes], dtype=np.uint32)
     return Trie(sizes, words, first.astype(np.uint32), words, words)
 
 
 @given(SENTENCES, st.integers(1, 5))
 def test_agrees_with_counting(sentences: list[list[int]], order: int) -> None:
-    trie = count_sentences(sentences, vocabulary=9, order=order)
+    trie = count_sentences(sentences, vocab_size=9, order=order)
     assert find_links(trie.levels, trie.words, trie.first).tolist() == trie.links.tolist()
 
 
 @given(st.sets(st.lists(st.integers(0, 3), min_size=2, max_size=5).map(tuple), max_size=30))
 def test_finds_the_longest_suffix_where_some_are_missing(chosen: set[tuple[int, ...]]) -> None:
-    grams = {gram[:n] for gram in chosen for n in range(2, len(gram) + 1)}
-    trie = trie_of(grams, vocabulary=4, order=5)
+    ngrams = {ngram[:n] for ngram in chosen for n in range(2, len(ngram) + 1)}
+    trie = trie_of(ngrams, vocabulary=4, order=5)
     assert find_links(trie.levels, trie.words, trie.first).tolist() == slow_links(all_grams(trie))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_is_the_same_for_any_number_of_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links_module, "_FEW", 1)
+    monkeypatch.setattr(trie_module, "_PARALLEL_NODES", 1)
     rng = np.random.default_rng(1)
-    trie = count_sentences(rng.integers(5, 30, size=(200, 9)).tolist(), vocabulary=30, order=4)
+    trie = count_sentences(rng.integers(5, 30, size=(200, 9)).tolist(), vocab_size=30, order=4)
     assert np.array_equal(find_links(trie.levels, trie.words, trie.first, threads), trie.links)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from firth.counts import merge
 from firth.counts.counting import count_sentences
-from firth.counts.merge import GONE, ListSink, combine, merge_tries, renumber
+from firth.counts.merge import REMOVED, ListSink, combine, merge_tries, renumber
 from firth.counts.trie import ROOT, Trie
 from firth.errors import CorpusError, RecipeError
 from firth.tokens.tokenizer import BOS, EOS
@@ -28,18 +28,18 @@ def slow_count(sentences: Sequence[Sequence[int]], vocabulary: int, order: int) 
         words = (BOS, *sentence, EOS)
         for n in range(1, order + 1):
             found.update(words[begin : begin + n] for begin in range(len(words) - n + 1))
-    grams = [(word,) for word in range(vocabulary)]
-    grams += sorted((gram for gram in found if len(gram) > 1), key=lambda gram: (len(gram), gram))
-    number = {gram: node for node, gram in enumerate(grams)}
-    levels = [sum(len(gram) <= n for gram in grams) for n in range(order + 1)]
-    children = Counter(gram[:-1] for gram in grams if len(gram) > 1)
-    first = vocabulary + np.cumsum([0, *(children[gram] for gram in grams if len(gram) < order)])
+    ngrams = [(word,) for word in range(vocabulary)]
+    ngrams += sorted((ngram for ngram in found if len(ngram) > 1), key=lambda ngram: (len(ngram), ngram))
+    number = {ngram: node for node, ngram in enumerate(ngrams)}
+    levels = [sum(len(ngram) <= n for ngram in ngrams) for n in range(order + 1)]
+    children = Counter(ngram[:-1] for ngram in ngrams if len(ngram) > 1)
+    first = vocabulary + np.cumsum([0, *(children[ngram] for ngram in ngrams if len(ngram) < order)])
     return Trie(
         np.array(levels, dtype=np.int64),
-        np.array([gram[-1] for gram in grams], dtype=np.uint32),
+        np.array([ngram[-1] for ngram in ngrams], dtype=np.uint32),
         first.astype(np.uint32),
-        np.array([number.get(gram[1:], ROOT) for gram in grams], dtype=np.uint32),
-        np.array([found[gram] for gram in grams], dtype=np.uint32),
+        np.array([number.get(ngram[1:], ROOT) for ngram in ngrams], dtype=np.uint32),
+        np.array([found[ngram] for ngram in ngrams], dtype=np.uint32),
     )
 
 
@@ -64,7 +64,7 @@ orders = st.integers(1, 5)
 
 @given(texts, orders)
 def test_the_slow_reference_agrees_with_the_counter(text: Sentences, order: int) -> None:
-    assert_same(count_sentences(text, vocabulary=V, order=order), slow_count(text, V, order))
+    assert_same(count_sentences(text, vocab_size=V, order=order), slow_count(text, V, order))
 
 
 @given(st.lists(texts, min_size=1, max_size=5), orders)
@@ -86,7 +86,7 @@ def test_removing_what_was_added_changes_nothing(text: Sentences, more: Sentence
 
 
 @given(st.lists(texts, min_size=2, max_size=5), orders, st.data())
-def test_words_find_their_ids_in_another_vocabulary(shards: list[Sentences], order: int, data: st.DataObject) -> None:
+def test_words_are_mapped_to_another_vocabulary(shards: list[Sentences], order: int, data: st.DataObject) -> None:
     size = V + 3
     special = list(range(5))
     mappings = [special + data.draw(st.permutations(range(5, size)))[: V - 5] for _ in shards]
@@ -101,7 +101,7 @@ def test_words_find_their_ids_in_another_vocabulary(shards: list[Sentences], ord
 
 
 @given(texts, orders, st.lists(st.integers(5, V - 1), min_size=V - 5, max_size=V - 5))
-def test_words_may_become_one(text: Sentences, order: int, ids: list[int]) -> None:
+def test_words_may_be_merged(text: Sentences, order: int, ids: list[int]) -> None:
     mapping = np.array([0, 1, 2, 3, 4, *ids], dtype=np.uint32)
     expected = slow_count([[int(mapping[word]) for word in sentence] for sentence in text], V, order)
     assert_same(combine([slow_count(text, V, order)], [1], [mapping], V), expected)
@@ -147,7 +147,7 @@ def test_a_smaller_vocabulary_grows() -> None:
 
 def test_words_that_no_longer_occur_can_leave_the_vocabulary() -> None:
     left = subtract(slow_count([[5, 6], [7, 8]], 9, 3), slow_count([[5, 6]], 9, 3), vocabulary=9)
-    mapping = np.array([0, 1, 2, 3, 4, GONE, GONE, 5, 6], dtype=np.uint32)
+    mapping = np.array([0, 1, 2, 3, 4, REMOVED, REMOVED, 5, 6], dtype=np.uint32)
     assert_same(combine([left], [1], [mapping], 7), slow_count([[5, 6]], 7, 3))
 
 
@@ -182,7 +182,7 @@ def test_orders_and_mappings_must_fit() -> None:
     one, other = slow_count([[5]], V, 2), slow_count([[5]], V, 3)
     with pytest.raises(RecipeError, match="orders \\[2, 3\\]"):
         add(one, other)
-    for mapping in ([0, 1], [0, 1, 2, 3, 4, 55, 6, 7, 8, 9], [0, 1, 2, 3, 4, GONE, 5, 6, 7, 8]):
+    for mapping in ([0, 1], [0, 1, 2, 3, 4, 55, 6, 7, 8, 9], [0, 1, 2, 3, 4, REMOVED, 5, 6, 7, 8]):
         with pytest.raises(ValueError, match="mapping"):
             combine([one], [1], [np.array(mapping, dtype=np.uint32)], V)
     with pytest.raises(ValueError, match="mapping"):
@@ -212,7 +212,7 @@ def test_a_trie_that_was_pruned_is_refused() -> None:
 
 
 def test_too_many_nodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "_MOST_NODES", V + 3)
+    monkeypatch.setattr(merge, "MAX_NODES", V + 3)
     with pytest.raises(RecipeError, match="lower the order"):
         add(slow_count([[5, 6]], V, 2), slow_count([[7]], V, 2))
 

@@ -1,4 +1,4 @@
-"""Mixtures: weights that follow the text, topics of documents, parts and masks, saving and restoring."""
+"""Mixtures: adaptive weights, document clustering, components and masks, saving and restoring."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from scipy.sparse import csr_matrix
 from firth.counts import mixture
 from firth.counts.em import em_weights
 from firth.counts.mixture import (
-    KEEPS,
-    STRENGTHS,
+    DECAY_FACTORS,
+    PRIOR_STRENGTHS,
     WINDOW,
     MixtureModel,
     MixtureRecipe,
@@ -27,9 +27,9 @@ from firth.counts.mixture import (
 from firth.counts.recipe import NgramRecipe
 from firth.counts.train import train_on_sentences
 from firth.errors import ArtifactError, RecipeError
+from firth.lm.language_model import LanguageModel, TokenStream
 from firth.text.corpus import read_corpus
 from firth.tokens.build import open_store
-from firth.tokens.language import LanguageModel, Stream
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import EOS
@@ -45,7 +45,7 @@ SUBJECTS = {
 
 
 def recipe(**settings: Any) -> MixtureRecipe:
-    return MixtureRecipe(**({"base": TableRecipe(), "strength": 1.0, "keep": 1.0} | settings))
+    return MixtureRecipe(**({"base": TableRecipe(), "prior_strength": 1.0, "decay_factor": 1.0} | settings))
 
 
 def table(seed: int = 0) -> TableModel:
@@ -53,7 +53,7 @@ def table(seed: int = 0) -> TableModel:
 
 
 def topical_documents(count: int, seed: int = 0, length: int = 6) -> tuple[list[list[str]], list[str]]:
-    """Documents about one subject each, with common words between, and the subjects."""
+    """Documents of one topic each, with common words in between, and their topics."""
     rng = np.random.default_rng(seed)
     documents, subjects = [], []
     for number in range(count):
@@ -72,69 +72,71 @@ def store_of(documents: list[list[str]]) -> TokenStore:
 
 
 def of_documents(store: TokenStore, labels: npt.NDArray[np.int64]) -> list[int]:
-    """The label of each document; all of its sentences have it."""
+    """The label of each document, the same for all of its sentences."""
     parts = np.split(labels, np.asarray(store.documents[1:-1], dtype=np.int64))
     assert all(np.unique(part).size == 1 for part in parts)
     return [int(part[0]) for part in parts]
 
 
-def test_following_by_hand() -> None:
-    """Two parts, equal at first; the first gives the word 0.3 and the second 0.1."""
+def test_adaptive_weights_by_hand() -> None:
+    """Two components with equal weights; the word has probability 0.3 in the first and 0.1 in the second."""
     parts = [table(), table()]
-    for part, share in zip(parts, (0.3, 0.1), strict=True):
+    for part, probability in zip(parts, (0.3, 0.1), strict=True):
         part.table[:] = 0
-        part.table[:, 7] = share
-        part.table[:, EOS] = 1 - share
-    model = MixtureModel(recipe(strength=2.0, keep=0.5), parts, np.array([0.5, 0.5]))
+        part.table[:, 7] = probability
+        part.table[:, EOS] = 1 - probability
+    model = MixtureModel(recipe(prior_strength=2.0, decay_factor=0.5), parts, np.array([0.5, 0.5]))
     assert model.weights_after([]).tolist() == [0.5, 0.5]
     assert model.weights_after([7]).tolist() == pytest.approx([1.75 / 3, 1.25 / 3])
     second = (1.75 / 3 * 0.3, 1.25 / 3 * 0.1)
     explained = second[0] / sum(second)
     counts = (0.5 * 0.75 + explained, 0.5 * 0.25 + 1 - explained)
     assert model.weights_after([7, 7]).tolist() == pytest.approx([(1 + count) / 3.5 for count in counts])
-    assert np.exp(model.log_tokens(Stream.of([[7, 7]])))[:2].tolist() == pytest.approx([0.2, sum(second)])
+    assert np.exp(model.token_logprobs(TokenStream.of([[7, 7]])))[:2].tolist() == pytest.approx([0.2, sum(second)])
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.03, 1.0, 50.0]), st.sampled_from([1.0, 0.9, 0.0]), st.booleans())
 def test_tokens_and_distributions_agree(seed: int, strength: float, keep: float, adapt: bool) -> None:
     parts = [table(seed), table(seed + 1), table(seed + 2)]
-    model = MixtureModel(recipe(strength=strength, keep=keep, adapt=adapt), parts, np.array([0.7, 0.3, 0.0]))
+    model = MixtureModel(
+        recipe(prior_strength=strength, decay_factor=keep, adapt=adapt), parts, np.array([0.7, 0.3, 0.0])
+    )
     stream = random_text(seed, sentences=6)
-    logs = model.log_tokens(stream)
-    for place, history in enumerate(histories(stream)):
-        after = model.log_next(history)
+    logs = model.token_logprobs(stream)
+    for position, history in enumerate(histories(stream)):
+        after = model.next_logprobs(history)
         assert np.exp(after).sum() == pytest.approx(1, abs=1e-9)
         assert after[[0, 2, 4]].tolist() == [-np.inf] * 3
-        assert logs[place] == pytest.approx(after[stream.ids[place]], rel=1e-12)
+        assert logs[position] == pytest.approx(after[stream.ids[position]], rel=1e-12)
 
 
-def test_equal_parts_are_one_model() -> None:
+def test_equal_components_are_one_model() -> None:
     one, stream = table(), random_text(1)
-    model = MixtureModel(recipe(strength=0.1, keep=0.5), [one, one], np.array([0.2, 0.8]))
-    assert model.log_tokens(stream) == pytest.approx(one.log_tokens(stream), rel=1e-12)
+    model = MixtureModel(recipe(prior_strength=0.1, decay_factor=0.5), [one, one], np.array([0.2, 0.8]))
+    assert model.token_logprobs(stream) == pytest.approx(one.token_logprobs(stream), rel=1e-12)
     assert model.weights_after(stream.ids.tolist()).sum() == pytest.approx(1)
 
 
-def test_impossible_words_say_nothing_about_the_parts() -> None:
+def test_impossible_words_do_not_change_the_weights() -> None:
     one, two = table(1), table(2)
     one.table[:, 9] = two.table[:, 9] = 0
     model = MixtureModel(recipe(), [one, two], np.array([0.5, 0.5]))
     with np.errstate(divide="ignore"):
-        assert model.log_tokens(Stream.of([[9]]))[0] == -np.inf
+        assert model.token_logprobs(TokenStream.of([[9]]))[0] == -np.inf
         assert model.weights_after([9]).tolist() == [0.5, 0.5]
 
 
-def test_a_part_that_alone_knows_a_word_is_believed() -> None:
+def test_the_only_component_with_a_word_gets_the_weight() -> None:
     one, two = table(1), table(2)
     one.table[:, 9] = 0
-    model = MixtureModel(recipe(strength=1.0), [one, two], np.array([0.9, 0.1]))
+    model = MixtureModel(recipe(prior_strength=1.0), [one, two], np.array([0.9, 0.1]))
     with np.errstate(divide="ignore"):
         assert model.weights_after([9])[1] == pytest.approx((0.1 + 1) / 2)
         stays = MixtureModel(recipe(adapt=False), [one, two], np.array([0.9, 0.1]))
         assert stays.weights_after([9]).tolist() == [0.9, 0.1]
 
 
-def test_documents_about_the_same_go_together() -> None:
+def test_documents_of_one_topic_are_clustered() -> None:
     documents, subjects = topical_documents(30)
     store = store_of(documents)
     labels = cluster_documents(store, 3, seed=0)
@@ -155,11 +157,11 @@ def test_the_largest_topic_comes_first() -> None:
         assert np.bincount(cluster_documents(store, 3, seed=seed)).tolist() == [60, 24, 12]
 
 
-def test_topics_found_in_a_sample_sort_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clusters_of_a_sample_are_applied_to_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     documents, subjects = topical_documents(60)
     store = store_of(documents)
-    monkeypatch.setattr(mixture, "_SAMPLE", 20)
-    monkeypatch.setattr(mixture, "_BLOCK", 100)
+    monkeypatch.setattr(mixture, "_CLUSTERED_WINDOWS", 20)
+    monkeypatch.setattr(mixture, "_BLOCK_TOKENS", 100)
     labels = cluster_documents(store, 3, seed=0)
     assert len(set(zip(of_documents(store, labels), subjects, strict=True))) == 3
     assert np.array_equal(labels, cluster_documents(store, 3, seed=0))
@@ -173,9 +175,9 @@ def test_one_long_document_is_cut() -> None:
     assert labels[::WINDOW].tolist() == labels[: 3 * WINDOW : WINDOW].tolist() * 3
 
 
-def test_unknown_common_and_lonely_words_tell_no_topic() -> None:
+def test_unknown_frequent_and_rare_words_are_not_topic_words() -> None:
     documents = [[0, 1, 1, 1, 0, 1, 1, 1], [0, 1, 0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 0, 1, 0, 0]]
-    assert mixture._telling_words(csr_matrix(np.array(documents))).tolist() == [6]
+    assert mixture._topic_words(csr_matrix(np.array(documents))).tolist() == [6]
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ def test_fewer_documents_than_topics(documents: list[list[str]], most: int, caps
 
 
 class Trainer:
-    """Makes table models and remembers what it was asked for."""
+    """Trains table models and records the masks."""
 
     def __init__(self) -> None:
         self.masks: list[npt.NDArray[np.bool_]] = []
@@ -207,7 +209,7 @@ class Trainer:
         return table(len(self.masks))
 
 
-AUTO = {"strength": "auto", "keep": "auto"}
+AUTO = {"prior_strength": "auto", "decay_factor": "auto"}
 
 
 def test_training_on_topics() -> None:
@@ -216,24 +218,24 @@ def test_training_on_topics() -> None:
     assert [int(mask.sum()) for mask in train.masks] == [180, 60, 60, 60]
     assert np.array_equal(np.sum(train.masks[1:], axis=0), np.ones(180))
     assert len(model.parts) == model.weights.size == 4
-    assert (model.recipe.strength in STRENGTHS, model.recipe.keep in KEEPS) == (True, True)
-    assert model.recipe.parts == "topics"
+    assert (model.recipe.prior_strength in PRIOR_STRENGTHS, model.recipe.decay_factor in DECAY_FACTORS) == (True, True)
+    assert model.recipe.components == "topics"
     assert model.parameters == {
         "weights": model.weights.tolist(),
-        "strength": model.recipe.strength,
-        "keep": model.recipe.keep,
+        "prior_strength": model.recipe.prior_strength,
+        "decay_factor": model.recipe.decay_factor,
     }
     weights = em_weights(token_probabilities(model.parts, heldout)).weights
     assert model.weights == pytest.approx(0.7 * weights + 0.3 / 4)
     still = train_mixture(recipe(topics=3, adapt=False, **AUTO), Trainer(), store, heldout)
     assert still.weights == pytest.approx(weights)
-    assert still.log_tokens(heldout).sum() >= max(part.log_tokens(heldout).sum() for part in still.parts)
-    for settings in ({"strength": 30.0, "keep": 1.0}, {"strength": 0.3, "keep": 0.9}):
+    assert still.token_logprobs(heldout).sum() >= max(part.token_logprobs(heldout).sum() for part in still.parts)
+    for settings in ({"prior_strength": 30.0, "decay_factor": 1.0}, {"prior_strength": 0.3, "decay_factor": 0.9}):
         other = MixtureModel(recipe(**settings), model.parts, model.weights)
-        assert model.log_tokens(heldout).sum() >= other.log_tokens(heldout).sum()
+        assert model.token_logprobs(heldout).sum() >= other.token_logprobs(heldout).sum()
 
 
-def test_training_without_a_general_part_or_on_part_of_the_store() -> None:
+def test_training_without_a_general_component_or_on_part_of_the_store() -> None:
     store, train, heldout = store_of(topical_documents(30)[0]), Trainer(), random_text(3)
     use = np.arange(180) >= 60
     model = train_mixture(recipe(topics=3, general=False, **AUTO), train, store, heldout, use=use)
@@ -247,29 +249,29 @@ def test_training_on_inputs() -> None:
     inputs = np.repeat([0, 1], 90)
     for parts in ("auto", "inputs"):
         train = Trainer()
-        model = train_mixture(recipe(parts=parts, **AUTO), train, store, heldout, inputs=inputs)
+        model = train_mixture(recipe(components=parts, **AUTO), train, store, heldout, inputs=inputs)
         assert [mask.nonzero()[0][[0, -1]].tolist() for mask in train.masks] == [[0, 179], [0, 89], [90, 179]]
-        assert model.recipe.parts == "inputs"
+        assert model.recipe.components == "inputs"
     train = Trainer()
-    train_mixture(recipe(parts="topics", topics=3, **AUTO), train, store, heldout, inputs=inputs)
+    train_mixture(recipe(components="topics", topics=3, **AUTO), train, store, heldout, inputs=inputs)
     assert len(train.masks) == 4
     for one in (None, np.zeros(180)):
         with pytest.raises(RecipeError, match="more than one"):
-            train_mixture(recipe(parts="inputs"), train, store, heldout, inputs=one)
+            train_mixture(recipe(components="inputs"), train, store, heldout, inputs=one)
     with pytest.raises(RecipeError, match="give --valid"):
-        train_mixture(recipe(), train, store, Stream.of([]))
+        train_mixture(recipe(), train, store, TokenStream.of([]))
 
 
 @pytest.mark.parametrize("general", [True, False])
-def test_one_topic_is_one_part(general: bool) -> None:
+def test_one_topic_is_one_component(general: bool) -> None:
     store, train = store_of(topical_documents(6)[0]), Trainer()
     model = train_mixture(recipe(topics=1, general=general, **AUTO), train, store, random_text(3))
     assert len(model.parts) == len(train.masks) == 1
     assert model.weights.tolist() == [1.0]
-    assert model.log_tokens(random_text(4)) == pytest.approx(model.parts[0].log_tokens(random_text(4)))
+    assert model.token_logprobs(random_text(4)) == pytest.approx(model.parts[0].token_logprobs(random_text(4)))
 
 
-def test_the_topic_is_found_at_run_time() -> None:
+def test_the_weights_adapt_to_the_topic() -> None:
     """With real n-gram models of topics, a text about sport makes words of sport likelier."""
     documents, subjects = topical_documents(30)
     everything = [line for document in documents for line in document]
@@ -281,33 +283,33 @@ def test_the_topic_is_found_at_run_time() -> None:
         from firth.counts.train import train_ngram
 
         sentences = [store.sentence(number).tolist() for number in np.flatnonzero(mask)]
-        trie = count_sentences(sentences, vocabulary=len(whole.tokenizer), order=2)
+        trie = count_sentences(sentences, vocab_size=len(whole.tokenizer), order=2)
         return train_ngram(whole.recipe, trie, whole.tokenizer, "lines")
 
     heldout = whole.stream([line for document in topical_documents(9, seed=7)[0] for line in document], [6] * 9)[0]
     model = train_mixture(MixtureRecipe(base=whole.recipe, topics=3), train_part, store, heldout)
-    assert model.log_tokens(heldout).mean() > whole.log_tokens(heldout).mean()
+    assert model.token_logprobs(heldout).mean() > whole.token_logprobs(heldout).mean()
     sport = model.weights_after(model.history("the match goal team striker and league coach"))
     law = model.weights_after(model.history("the court judge trial verdict and appeal lawyer"))
     assert sport[1:].argmax() != law[1:].argmax()
     again = model.recipe.restore(model.arrays(), whole.tokenizer, "lines")
-    assert again.log_tokens(heldout).tolist() == model.log_tokens(heldout).tolist()
+    assert again.token_logprobs(heldout).tolist() == model.token_logprobs(heldout).tolist()
     assert subjects[:3] == ["sport", "law", "food"]
 
 
 def test_round_trip() -> None:
-    model = MixtureModel(recipe(strength=0.3, keep=0.9), [table(1), table(2)], np.array([0.25, 0.75]))
+    model = MixtureModel(recipe(prior_strength=0.3, decay_factor=0.9), [table(1), table(2)], np.array([0.25, 0.75]))
     arrays = model.arrays()
     assert set(arrays) == {"weights", "part0.table", "part1.table"}
     again = model.recipe.restore(arrays, _tokenizer(), "lines")
     stream = random_text(3)
-    assert again.log_tokens(stream).tolist() == model.log_tokens(stream).tolist()
-    assert again.log_next([7, EOS, 8]).tolist() == model.log_next([7, EOS, 8]).tolist()
+    assert again.token_logprobs(stream).tolist() == model.token_logprobs(stream).tolist()
+    assert again.next_logprobs([7, EOS, 8]).tolist() == model.next_logprobs([7, EOS, 8]).tolist()
     with pytest.raises(ArtifactError, match="weights"):
         model.recipe.restore({"part0.table": table().table}, _tokenizer(), "lines")
     with pytest.raises(ArtifactError, match="train the model again"):
-        recipe(keep="auto").restore(arrays, _tokenizer(), "lines")
-    assert (model.remembers, model.recipe.kind) == (True, "counts")
+        recipe(decay_factor="auto").restore(arrays, _tokenizer(), "lines")
+    assert (model.carries_context, model.recipe.kind) == (True, "counts")
     chars = TokenizerRecipe(model="chars")
     assert recipe().with_tokenizer(chars).tokenizer == chars
 
@@ -315,14 +317,14 @@ def test_round_trip() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"parts": "files"}, "auto, inputs or topics"),
+        ({"components": "files"}, "auto, inputs or topics"),
         ({"topics": 0}, "topics=0 must be"),
         ({"topics": 5000}, "from 1 to 1000"),
-        ({"strength": 0}, "strength=0 must be above 0"),
-        ({"strength": np.inf}, "strength=inf must be"),
-        ({"strength": "strong"}, "strength=strong must be"),
-        ({"keep": 1.1}, "keep=1.1 must be"),
-        ({"keep": np.nan}, "keep=nan must be"),
+        ({"prior_strength": 0}, "prior_strength=0 must be above 0"),
+        ({"prior_strength": np.inf}, "prior_strength=inf must be"),
+        ({"prior_strength": "strong"}, "prior_strength=strong must be"),
+        ({"decay_factor": 1.1}, "decay_factor=1.1 must be"),
+        ({"decay_factor": np.nan}, "decay_factor=nan must be"),
     ],
 )
 def test_impossible_recipes(settings: dict[str, Any], message: str) -> None:

@@ -1,4 +1,4 @@
-"""N-gram models: using, saving, pruning, packing, refusing."""
+"""N-gram models: scoring, saving, pruning, packing, invalid recipes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 import firth
 from firth.abilities import Generates, Scores, total
 from firth.counts.ngram import NgramModel
-from firth.counts.packing import pack_counts, unpack_counts
-from firth.counts.recipe import BOTH_WAYS, SMOOTHINGS, NgramRecipe
+from firth.counts.recipe import SMOOTHINGS, WITH_BACKOFF, NgramRecipe
 from firth.counts.train import train_on_sentences
+from firth.counts.trie import pack_counts, unpack_counts
 from firth.errors import ArtifactError, RecipeError
+from firth.lm.language_model import TokenStream, sampling_probabilities
 from firth.text.corpus import read_corpus
-from firth.tokens.language import Stream, sharpen
 from firth.tokens.tokenizer import EOS, UNK
 from tests.samples import CHINESE, ENGLISH, KINDS
 
@@ -33,12 +33,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> NgramModel:
 
 
 def histories(model: NgramModel, count: int, seed: int = 0) -> list[list[int]]:
-    """Random histories, most of them never seen."""
+    """Random histories, most of them unseen."""
     rng = np.random.default_rng(seed)
     return [
         [
             int(word)
-            for word in rng.integers(1, model.trie.vocabulary, size=rng.integers(0, 6))
+            for word in rng.integers(1, model.trie.vocab_size, size=rng.integers(0, 6))
             if word in (UNK, EOS) or word > 4
         ]
         for _ in range(count)
@@ -50,30 +50,30 @@ def histories(model: NgramModel, count: int, seed: int = 0) -> list[list[int]]:
 def test_every_distribution_sums_to_one(smoothing: str, order: int) -> None:
     if smoothing == "church-gale":
         order = 2
-    for interpolate in (True, False) if smoothing in BOTH_WAYS else (True,):
+    for interpolate in (True, False) if smoothing in WITH_BACKOFF else (True,):
         recipe = NgramRecipe(order=order, smoothing=smoothing, interpolate=interpolate)  # type: ignore[arg-type]
         model = train_on_sentences(zipf_sentences(order), recipe)
         for history in histories(model, 60):
-            logs = model.log_next(history)
+            logs = model.next_logprobs(history)
             assert abs(np.exp(logs).sum() - 1) < 1e-9, history
             assert not np.isnan(logs).any()
             assert (logs[[0, 2, 4]] == -np.inf).all(), "padding, beginning and mask are never predicted"
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
-def test_scoring_a_text_asks_for_each_next_word(smoothing: str) -> None:
+def test_token_and_next_word_probabilities_agree(smoothing: str) -> None:
     recipe = NgramRecipe(order=2 if smoothing == "church-gale" else 4, smoothing=smoothing)  # type: ignore[arg-type]
     model = train_on_sentences(zipf_sentences(3), recipe)
     for history in histories(model, 40, seed=2):
         words = [word for word in history if word != EOS]
-        logs = model.log_tokens(Stream.of([words]))
-        expected = [model.log_next(words[:place])[word] for place, word in enumerate([*words, EOS])]
+        logs = model.token_logprobs(TokenStream.of([words]))
+        expected = [model.next_logprobs(words[:position])[word] for position, word in enumerate([*words, EOS])]
         assert logs.tolist() == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_likeliest_words_are_found_without_looking_at_all(model: NgramModel) -> None:
+def test_top_words_equal_the_sorted_distribution(model: NgramModel) -> None:
     for history in histories(model, 50):
-        logs = model.log_next(history)
+        logs = model.next_logprobs(history)
         order = np.lexsort((np.arange(logs.size), -logs))
         for top in (1, 5, 100):
             ids, scores = model.top_next(history, top)
@@ -83,19 +83,19 @@ def test_the_likeliest_words_are_found_without_looking_at_all(model: NgramModel)
     assert model.next("w1", 3) == [
         (model.tokenizer.vocabulary[word], pytest.approx(p)) for word, p in _best(model, model.history("w1"), 3)
     ]
-    assert len(model.next("w1", None)) == model.trie.vocabulary - 3
+    assert len(model.next("w1", None)) == model.trie.vocab_size - 3
 
 
 def _best(model: NgramModel, history: list[int], top: int) -> list[tuple[int, float]]:
-    logs = model.log_next(history)
+    logs = model.next_logprobs(history)
     return [(int(word), float(np.exp(logs[word]))) for word in np.argsort(-logs, kind="stable")[:top]]
 
 
-def test_drawing_follows_the_probabilities(model: NgramModel) -> None:
+def test_sampling_follows_the_probabilities(model: NgramModel) -> None:
     """The first word drawn, 20,000 times, against its distribution: chi-squared on words expected at least 20 times."""
     history = model.history("w1 w2")
-    p = np.exp(model.log_next(history))
-    drawn = Counter(words[0] if words else EOS for words in model.draw(history, 20_000, 1, seed=5))
+    p = np.exp(model.next_logprobs(history))
+    drawn = Counter(words[0] if words else EOS for words in model.sample(history, 20_000, 1, seed=5))
     expected = 20_000 * p
     common = np.flatnonzero(expected >= 20)
     statistic = sum((drawn[int(word)] - expected[word]) ** 2 / expected[word] for word in common)
@@ -106,8 +106,8 @@ def test_drawing_follows_the_probabilities(model: NgramModel) -> None:
 def test_drawing_from_a_pruned_model_follows_the_probabilities_too() -> None:
     model = train_on_sentences(zipf_sentences(1), NgramRecipe(order=3, prune=1e-3))
     history = model.history("w1 w3")
-    p = np.exp(model.log_next(history))
-    drawn = Counter(words[0] if words else EOS for words in model.draw(history, 20_000, 1, seed=6))
+    p = np.exp(model.next_logprobs(history))
+    drawn = Counter(words[0] if words else EOS for words in model.sample(history, 20_000, 1, seed=6))
     common = np.flatnonzero(20_000 * p >= 20)
     statistic = sum((drawn[int(word)] - 20_000 * p[word]) ** 2 / (20_000 * p[word]) for word in common)
     assert statistic < common.size + 4 * math.sqrt(2 * common.size)
@@ -130,12 +130,14 @@ def test_certain_models_write_without_end_and_stop() -> None:
 
 def test_sharpening_by_hand() -> None:
     logs = np.log([0.5, 0.25, 0.125, 0.125])
-    squared = sharpen(logs, temperature=0.5, top_k=None, top_p=None)
+    squared = sampling_probabilities(logs, temperature=0.5, top_k=None, top_p=None)
     assert squared.tolist() == pytest.approx(np.array([16, 4, 1, 1]) / 22)
-    assert sharpen(logs, temperature=1, top_k=None, top_p=0.7).tolist() == pytest.approx([2 / 3, 1 / 3, 0, 0])
-    assert sharpen(logs, temperature=0, top_k=None, top_p=None).tolist() == [1, 0, 0, 0]
+    assert sampling_probabilities(logs, temperature=1, top_k=None, top_p=0.7).tolist() == pytest.approx(
+        [2 / 3, 1 / 3, 0, 0]
+    )
+    assert sampling_probabilities(logs, temperature=0, top_k=None, top_p=None).tolist() == [1, 0, 0, 0]
     with pytest.raises(RecipeError, match="not be below 0"):
-        sharpen(logs, temperature=-1, top_k=None, top_p=None)
+        sampling_probabilities(logs, temperature=-1, top_k=None, top_p=None)
 
 
 def test_it_offers_its_abilities_and_scores_add_up(tmp_path: Path) -> None:
@@ -216,7 +218,7 @@ def test_small_models_still_sum_to_one(smoothing: str, setting: dict[str, object
     # A float32 logarithm is right to 6e-8, and a vocabulary of 60 cannot even that out.
     tolerance = 1e-7 if setting.get("precision") == "float32" else 1e-9
     for history in histories(model, 60):
-        assert abs(np.exp(model.log_next(history)).sum() - 1) < tolerance
+        assert abs(np.exp(model.next_logprobs(history)).sum() - 1) < tolerance
 
 
 def test_pruning_drops_the_least_important_n_grams_first() -> None:
@@ -275,7 +277,7 @@ def test_an_open_vocabulary_gives_unknown_words_a_share_and_a_closed_one_does_no
         for kind in ("open", "closed"):
             recipe = NgramRecipe(order=2, smoothing=smoothing, vocabulary=kind)  # type: ignore[arg-type]
             model = train_on_sentences(zipf_sentences(1), recipe)
-            p = np.exp(model.log_next([]))
+            p = np.exp(model.next_logprobs([]))
             assert p.sum() == pytest.approx(1, abs=1e-9)
             assert (p[UNK] > 0) == (kind == "open")
 
@@ -288,7 +290,7 @@ def test_rare_words_train_the_unknown_one() -> None:
     assert np.asarray(rare.trie.counts)[UNK] == 3
     score = rare.score(["a zzz"])[0]
     assert score.oov == 1
-    assert score.oov_logprob == pytest.approx(rare.log_next(rare.history("a"))[UNK])
+    assert score.oov_logprob == pytest.approx(rare.next_logprobs(rare.history("a"))[UNK])
     assert score.known_perplexity == pytest.approx(math.exp(-(score.logprob - score.oov_logprob) / 2))
 
 
@@ -303,7 +305,7 @@ def test_tiny_and_repetitive_corpora(texts: list[str], smoothing: str) -> None:
     recipe = NgramRecipe(order=2 if smoothing == "church-gale" else 6, smoothing=smoothing)  # type: ignore[arg-type]
     model = train_on_sentences(texts, recipe)
     for history in ([], [5], [UNK], [5, 5, 5, 5, 5, 5, 5], [5, EOS]):
-        logs = model.log_next(history)
+        logs = model.next_logprobs(history)
         assert not np.isnan(logs).any()
         if smoothing != "stupid":
             assert np.exp(logs).sum() == pytest.approx(1, abs=1e-9)
@@ -323,7 +325,7 @@ def test_tiny_and_repetitive_corpora(texts: list[str], smoothing: str) -> None:
         ({"discounts": "a,b,c"}, "numbers"),
         ({"min_counts": "2,1"}, "fall"),
         ({"min_counts": "0"}, "1 or more"),
-        ({"prune": 1.5}, "small share"),
+        ({"prune": 1.5}, "small fraction"),
         ({"smoothing": "katz", "interpolate": False}, "not for katz"),
         ({"smoothing": "bayes", "prior": -1.0}, "above 0"),
     ],

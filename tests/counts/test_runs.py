@@ -15,12 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firth.counts import runs
-from firth.counts.counting import count_store
-from firth.counts.runs import _FileSink, count_in_runs, estimate_bytes, memory_available, parts
+from firth.counts import counting
+from firth.counts.counting import _FileSink, count_in_runs, count_store, estimate_bytes, split_sentences
 from firth.counts.trie import Trie
 from firth.errors import OutputError
-from firth.tokens.store import FORMAT, StoreFacts, TokenStore
+from firth.tokens.store import FORMAT, StoreInfo, TokenStore
 from tests.counts.test_merge import Sentences, assert_same, slow_count
 
 V = 10
@@ -34,7 +33,7 @@ def make_store(folder: Path, text: Sentences) -> TokenStore:
     np.ones(ids.size, dtype=np.bool_).tofile(folder / "starts.bin")
     bounds.tofile(folder / "sentences.bin")
     np.array([0, len(text)], dtype=np.uint64).tofile(folder / "documents.bin")
-    facts = StoreFacts(
+    facts = StoreInfo(
         format=FORMAT, dtype="uint16", tokens=ids.size, words=ids.size, sentences=len(text), documents=1,
         bytes=0, unknown=0, corpus="", tokenizer="", files={},
     )  # fmt: skip
@@ -69,7 +68,7 @@ def test_runs_add_up_to_the_whole(text: Sentences, order: int, memory: int) -> N
 
 @pytest.mark.parametrize("memory", [0, 30_000, 100_000, 1 << 40])
 def test_with_the_real_counter_and_any_limit(tmp_path: Path, memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "_FEWEST_SLOTS", 16)
+    monkeypatch.setattr(counting, "_MIN_SLOTS", 16)
     text = many_sentences(600)
     store = make_store(tmp_path / "store", text)
     trie = count_in_runs(lambda begin, end: count_store(store, 200, 4, begin, end), store, 4, 200, memory, tmp_path)
@@ -84,11 +83,11 @@ def test_an_empty_store_and_a_store_of_one_word(tmp_path: Path) -> None:
 
 def test_parts_hold_as_much_as_fits() -> None:
     bounds = np.cumsum([0, 3, 1, 100, 0, 0, 2]).astype(np.uint64)
-    ten_tokens = estimate_bytes(10, order=3, vocabulary=V)
-    assert list(parts(bounds, 3, V, ten_tokens)) == [(0, 2), (2, 3), (3, 6)]
-    assert list(parts(bounds, 3, V, 0)) == [(at, at + 1) for at in range(6)]
-    assert list(parts(bounds, 3, V, 1 << 40)) == [(0, 6)]
-    for begin, end in parts(bounds, 3, V, ten_tokens):
+    ten_tokens = estimate_bytes(10, order=3, vocab_size=V)
+    assert list(split_sentences(bounds, 3, V, ten_tokens)) == [(0, 2), (2, 3), (3, 6)]
+    assert list(split_sentences(bounds, 3, V, 0)) == [(at, at + 1) for at in range(6)]
+    assert list(split_sentences(bounds, 3, V, 1 << 40)) == [(0, 6)]
+    for begin, end in split_sentences(bounds, 3, V, ten_tokens):
         tokens = int(bounds[end] - bounds[begin]) + 2 * (end - begin)
         assert end == begin + 1 or estimate_bytes(tokens, 3, V) <= ten_tokens
 
@@ -128,7 +127,7 @@ def test_few_files_are_open_and_none_is_left(tmp_path: Path) -> None:
 
     trie = count_in_runs(count_part, store, 3, V, 0, tmp_path / "runs")
     assert list((tmp_path / "runs").iterdir()) == []
-    assert most - before <= 4 * 3 * runs._MOST_RUNS
+    assert most - before <= 4 * 3 * counting._MAX_RUNS
     assert open_files() - before <= 4
     del trie
     assert open_files() <= before
@@ -172,52 +171,4 @@ def test_the_estimate_is_an_upper_one(tmp_path: Path) -> None:
     count_store(store, 200, 5)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak <= estimate_bytes(len(store) + 2 * store.facts.sentences, 5, 200)
-
-
-def write_files(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
-
-
-MEMINFO = {"proc/meminfo": "MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable:    8000 kB\n"}
-
-
-@pytest.mark.parametrize(
-    ("files", "available"),
-    [
-        ({}, 8000 * 1024),
-        ({"proc/self/cgroup": "0::/\n"}, 8000 * 1024),
-        (
-            {
-                "proc/self/cgroup": "0::/a/b\n",
-                "sys/fs/cgroup/a/memory.max": "5000000\n",
-                "sys/fs/cgroup/a/memory.current": "3000000\n",
-                "sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 500000\n",
-                "sys/fs/cgroup/a/b/memory.max": "max\n",
-            },
-            2_500_000,
-        ),
-        (
-            {  # a container that sees only its own group
-                "proc/self/cgroup": "5:cpu,memory:/docker/x\n0::/docker/x\nodd\n",
-                "sys/fs/cgroup/memory/memory.limit_in_bytes": "4000000\n",
-                "sys/fs/cgroup/memory/memory.usage_in_bytes": "1000000\n",
-                "sys/fs/cgroup/memory/memory.stat": "inactive_file 5\ntotal_inactive_file 7\n",
-            },
-            3_000_007,
-        ),
-        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "0\n", "sys/fs/cgroup/memory.current": "9\n"}, 0),
-        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "9223372036854771712\n"}, 8000 * 1024),
-    ],
-)
-def test_the_memory_that_is_available(tmp_path: Path, files: dict[str, str], available: int) -> None:
-    assert memory_available(write_files(tmp_path, MEMINFO | files)) == available
-
-
-def test_the_memory_of_this_machine(tmp_path: Path) -> None:
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert 0 < memory_available() <= total
-    assert 0 < memory_available(tmp_path) <= total
+    assert peak <= estimate_bytes(len(store) + 2 * store.info.sentences, 5, 200)

@@ -11,32 +11,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firth.counts import _maxent_kernels as kernels
-from firth.counts.triggers import choose_triggers, following, window_of
-from firth.tokens.language import FIRST_WORD, Stream
+from firth.counts.maxent_features import choose_triggers, next_occurrences, window_bounds
+from firth.lm.language_model import TokenStream
+from firth.tokens.tokenizer import FIRST_WORD
 
 VOCABULARY = 10
 SENTENCES = st.lists(st.lists(st.integers(FIRST_WORD, VOCABULARY - 1), max_size=6), min_size=1, max_size=8)
 
 
-def near(stream: Stream, window: int) -> list[set[int]]:
-    """The words within the window of each place."""
+def near(stream: TokenStream, window: int) -> list[set[int]]:
+    """The words in the window of each position."""
     found = []
     for sentence, (begin, end) in enumerate(zip(stream.bounds[:-1], stream.bounds[1:], strict=True)):
-        text = max(s for s in range(sentence + 1) if stream.fresh[s])
-        for place in range(begin, end):
-            found.append(set(stream.ids[max(stream.bounds[text], place - window) : place].tolist()))
+        text = max(s for s in range(sentence + 1) if stream.starts_document[s])
+        for position in range(begin, end):
+            found.append(set(stream.ids[max(stream.bounds[text], position - window) : position].tolist()))
     return found
 
 
-def slow_pairs(stream: Stream, window: int) -> dict[tuple[int, int], tuple[int, float]]:
+def slow_pairs(stream: TokenStream, window: int) -> dict[tuple[int, int], tuple[int, float]]:
     """How often and how informatively each trigger is near each word, from the four cells of their table."""
     windows, pairs = near(stream, window), {}
     for a, b in product(range(FIRST_WORD, VOCABULARY), repeat=2):
-        places = list(zip(windows, stream.ids.tolist(), strict=True))
+        positions = list(zip(windows, stream.ids.tolist(), strict=True))
         cells = {(x, y): 0 for x in (True, False) for y in (True, False)}
-        for words, following_word in places:
+        for words, following_word in positions:
             cells[a in words, following_word == b] += 1
-        n, value = len(places), 0.0
+        n, value = len(positions), 0.0
         for (x, y), cell in cells.items():
             if cell:
                 row, column = cells[x, True] + cells[x, False], cells[True, y] + cells[False, y]
@@ -46,27 +47,27 @@ def slow_pairs(stream: Stream, window: int) -> dict[tuple[int, int], tuple[int, 
     return pairs
 
 
-def streams(sentences: list[list[int]], fresh: int) -> Stream:
-    """A stream in which a new text begins at every sentence whose bit is set in `fresh`."""
-    stream = Stream.of(sentences)
-    flags = np.array([s == 0 or bool(fresh >> s & 1) for s in range(len(sentences))])
-    return stream._replace(fresh=flags)
+def streams(sentences: list[list[int]], starts_document: int) -> TokenStream:
+    """A stream in which a new text begins at every sentence whose bit is set in `starts_document`."""
+    stream = TokenStream.of(sentences)
+    flags = np.array([s == 0 or bool(starts_document >> s & 1) for s in range(len(sentences))])
+    return stream._replace(starts_document=flags)
 
 
 def test_information_by_hand() -> None:
-    """Eight places; the trigger is near in four of them, and the word comes in three of these and in one other."""
-    value = kernels.information(3, 4, 4, 8)
+    """Eight positions; the trigger is in the window of four, and the word occurs at three of these and at one other."""
+    value = kernels.mutual_information(3, 4, 4, 8)
     expected = 2 * 3 / 8 * math.log(3 / 8 / (1 / 4)) + 2 * 1 / 8 * math.log(1 / 8 / (1 / 4))
     assert value == pytest.approx(expected, abs=1e-15)
-    assert kernels.information(2, 4, 4, 8) == pytest.approx(0, abs=1e-15)
-    assert kernels.information(4, 4, 4, 8) == pytest.approx(math.log(2), abs=1e-15)
-    assert kernels.information(0, 4, 4, 8) == pytest.approx(math.log(2), abs=1e-15)
+    assert kernels.mutual_information(2, 4, 4, 8) == pytest.approx(0, abs=1e-15)
+    assert kernels.mutual_information(4, 4, 4, 8) == pytest.approx(math.log(2), abs=1e-15)
+    assert kernels.mutual_information(0, 4, 4, 8) == pytest.approx(math.log(2), abs=1e-15)
 
 
 def test_a_small_text_by_hand() -> None:
-    """`5 8 6` twice and `7 8 9` twice: with two words in sight, 5 tells 6 and 7 tells 9."""
-    stream = Stream.of([[5, 8, 6], [7, 8, 9], [5, 8, 6], [7, 8, 9]], fresh=True)
-    pairs = choose_triggers(stream, VOCABULARY, 4, 2, per_word=1, least=1)
+    """`5 8 6` twice and `7 8 9` twice: with a window of two words, 5 triggers 6 and 7 triggers 9."""
+    stream = TokenStream.of([[5, 8, 6], [7, 8, 9], [5, 8, 6], [7, 8, 9]], starts_document=True)
+    pairs = choose_triggers(stream, VOCABULARY, 4, 2, per_word=1, min_count=1)
     found = dict(
         zip(zip(pairs.triggers.tolist(), pairs.words.tolist(), strict=True), pairs.counts.tolist(), strict=True)
     )
@@ -81,10 +82,10 @@ def test_a_small_text_by_hand() -> None:
 
 
 @given(SENTENCES, st.integers(0, 255), st.integers(1, 12))
-def test_counts_and_information_are_right(sentences: list[list[int]], fresh: int, window: int) -> None:
-    stream = streams(sentences, fresh)
+def test_counts_and_information_are_right(sentences: list[list[int]], starts_document: int, window: int) -> None:
+    stream = streams(sentences, starts_document)
     expected = slow_pairs(stream, window)
-    pairs = choose_triggers(stream, VOCABULARY, 1000, window, per_word=100, least=1)
+    pairs = choose_triggers(stream, VOCABULARY, 1000, window, per_word=100, min_count=1)
     assert set(zip(pairs.triggers.tolist(), pairs.words.tolist(), strict=True)) == set(expected)
     assert np.all(np.diff(pairs.information) <= 0)
     for a, b, count, information in zip(*(column.tolist() for column in pairs), strict=True):
@@ -93,18 +94,18 @@ def test_counts_and_information_are_right(sentences: list[list[int]], fresh: int
 
 
 @given(SENTENCES, st.integers(0, 255), st.integers(1, 12))
-def test_the_reach_of_a_word_is_counted(sentences: list[list[int]], fresh: int, window: int) -> None:
-    stream = streams(sentences, fresh)
+def test_the_reach_of_a_word_is_counted(sentences: list[list[int]], starts_document: int, window: int) -> None:
+    stream = streams(sentences, starts_document)
     reach = np.zeros(VOCABULARY, dtype=np.int64)
-    ends = window_of(stream, window)[1]
-    kernels.count_reach(stream.ids, following(stream.ids, VOCABULARY), ends, window, reach)
+    ends = window_bounds(stream, window)[1]
+    kernels.count_reach(stream.ids, next_occurrences(stream.ids, VOCABULARY), ends, window, reach)
     windows = near(stream, window)
     assert reach.tolist() == [sum(word in words for words in windows) for word in range(VOCABULARY)]
 
 
 def test_only_so_many_for_each_word() -> None:
     rng = np.random.default_rng(0)
-    stream = Stream.of(rng.integers(FIRST_WORD, VOCABULARY, (50, 8)).tolist())
+    stream = TokenStream.of(rng.integers(FIRST_WORD, VOCABULARY, (50, 8)).tolist())
     every = choose_triggers(stream, VOCABULARY, 1000, 5, per_word=100)
     some = choose_triggers(stream, VOCABULARY, 1000, 5, per_word=2)
     for word in range(FIRST_WORD, VOCABULARY):
@@ -114,25 +115,25 @@ def test_only_so_many_for_each_word() -> None:
 
 def test_covered_pairs_are_left_out_but_not_repetitions() -> None:
     rng = np.random.default_rng(1)
-    stream = Stream.of(rng.integers(FIRST_WORD, VOCABULARY, (50, 8)).tolist())
+    stream = TokenStream.of(rng.integers(FIRST_WORD, VOCABULARY, (50, 8)).tolist())
     covered = np.array(sorted(a * VOCABULARY + b for a in (5, 6) for b in range(VOCABULARY)))
     pairs = choose_triggers(stream, VOCABULARY, 1000, 5, per_word=100, covered=covered)
     left = {(a, b) for a, b in zip(pairs.triggers.tolist(), pairs.words.tolist(), strict=True) if a in (5, 6)}
     assert left == {(5, 5), (6, 6)}
 
 
-def test_rare_words_and_special_tokens_have_no_part() -> None:
-    stream = Stream.of([[5, 6, 1, 1, 7]] + [[5, 6, 1]] * 9)
-    pairs = choose_triggers(stream, VOCABULARY, 1000, 50, least=2)
+def test_rare_words_and_special_tokens_are_excluded() -> None:
+    stream = TokenStream.of([[5, 6, 1, 1, 7]] + [[5, 6, 1]] * 9)
+    pairs = choose_triggers(stream, VOCABULARY, 1000, 50, min_count=2)
     assert {*pairs.triggers.tolist(), *pairs.words.tolist()} == {5, 6}
-    assert choose_triggers(Stream.of([[5, 6]]), VOCABULARY, 10, 5).words.size == 0
-    assert choose_triggers(Stream.of([]), VOCABULARY, 10, 5).words.size == 0
+    assert choose_triggers(TokenStream.of([[5, 6]]), VOCABULARY, 10, 5).words.size == 0
+    assert choose_triggers(TokenStream.of([]), VOCABULARY, 10, 5).words.size == 0
 
 
 def test_threads_do_not_change_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("firth.counts.triggers._PARCEL", 50)
+    monkeypatch.setattr("firth.counts.maxent_features._TRIGGER_BLOCK", 50)
     rng = np.random.default_rng(2)
-    stream = Stream.of(rng.integers(FIRST_WORD, VOCABULARY, (100, 10)).tolist())
+    stream = TokenStream.of(rng.integers(FIRST_WORD, VOCABULARY, (100, 10)).tolist())
     one = choose_triggers(stream, VOCABULARY, 9, 20, threads=1)
     two = choose_triggers(stream, VOCABULARY, 9, 20, threads=2)
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))

@@ -11,7 +11,7 @@ import numpy as np
 from firth.fit.batches import Batches, Cursor
 from firth.nets.batch import Batch
 from firth.nets.recipe import Format, NetRecipe
-from firth.objectives.objective import make_objectives
+from firth.objectives.registry import make_objectives
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import EOS, MASK, PAD
 from tests.objectives.small_stores import (
@@ -36,8 +36,8 @@ def batches_of(recipe: NetRecipe, store: TokenStore, seed: int = 0, corrupt: boo
     return Batches(recipe, store, list(objectives.values()) if corrupt else [], seed)
 
 
-def one_pass(batches: Batches, epoch: int = 0, length: int | None = None) -> list[list[Batch]]:
-    """The batches of each step of a pass."""
+def one_epoch(batches: Batches, epoch: int = 0, length: int | None = None) -> list[list[Batch]]:
+    """The batches of each step of an epoch."""
     steps, cursor = [], Cursor(epoch, 0)
     while cursor.epoch == epoch:
         step, cursor = batches.step(cursor, length)
@@ -50,9 +50,9 @@ def parts_of(batch: Batch) -> Iterator[tuple[list[int], list[int]]]:
     """The ids and segments of each part of each row; checks what must hold for all parts."""
     rows, width = batch.shape
     ids, zeros = batch.ids.tolist(), [[0] * width] * rows
-    parts = zeros if batch.parts is None else batch.parts.tolist()
-    positions = [[*range(width)]] * rows if batch.positions is None else batch.positions.tolist()
-    segments = zeros if batch.segments is None else batch.segments.tolist()
+    parts = zeros if batch.sequence_ids is None else batch.sequence_ids.tolist()
+    positions = [[*range(width)]] * rows if batch.position_ids is None else batch.position_ids.tolist()
+    segments = zeros if batch.segment_ids is None else batch.segment_ids.tolist()
     for row in range(rows):
         begin = 0
         for part, group in enumerate(groupby(parts[row])):
@@ -77,7 +77,7 @@ def words(ids: list[int]) -> list[int]:
 def stream_of(store: TokenStore) -> list[list[int]]:
     """Each document as `EOS s1 EOS s2 EOS`."""
     documents = []
-    for number in range(store.facts.documents):
+    for number in range(store.info.documents):
         documents.append([EOS])
         for sentence in store.document(number):
             documents[-1] += [*sentence.tolist(), EOS]

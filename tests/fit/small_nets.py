@@ -1,27 +1,28 @@
-"""A text of a few words, and networks that are trained on it in a moment."""
+"""A small synthetic text, and tiny networks to train on it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from firth.fit.budget import Budget
-from firth.fit.nets import Session, machine, open_session
-from firth.fit.settle import fill_in
-from firth.fit.train import Run, train
+from firth.fit.nets import Trainer, open_trainer, torch_settings
+from firth.fit.resolve import fill_in
+from firth.fit.run import Budget, TrainingRun
+from firth.fit.train import train
 from firth.nets.recipe import (
     EmbeddingRecipe,
     EncoderRecipe,
     LearningRecipe,
     NetRecipe,
     OutputRecipe,
-    RowsRecipe,
+    SequenceRecipe,
 )
 from firth.text.corpus import read_corpus
 from firth.tokens.build import open_tokens
@@ -31,7 +32,7 @@ BATCH = 64
 
 
 def sentences(count: int = 120, seed: int = 0) -> list[str]:
-    """Words that follow each other by a rule, so that there is something to learn."""
+    """Sentences of a Markov chain over twenty words."""
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(count):
@@ -50,10 +51,10 @@ def text(count: int = 120, seed: int = 0) -> list[list[str]]:
 
 @contextmanager
 def small_bert(home: Path, budget: str, layers: int = 2, length: int = 16) -> Iterator[Path]:
-    """The folder of a BERT of 16 numbers, in `home`, where what is cached goes, too."""
+    """The folder of a BERT of width 16 in `home`, which also holds the cache."""
     settings = [
-        *("tokenizer=words", "tokenizer.min_count=1", "embedding.width=16", "encoder.width=16", "encoder.inner=32"),
-        *(f"encoder.layers={layers}", "encoder.heads=2", f"rows.length={length}"),
+        *("tokenizer=words", "tokenizer.min_count=1", "embedding.width=16", "encoder.width=16", "encoder.ffn_width=32"),
+        *(f"encoder.layers={layers}", "encoder.heads=2", f"sequence.length={length}"),
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FIRTH_CACHE", str(home / "cache"))
@@ -62,26 +63,26 @@ def small_bert(home: Path, budget: str, layers: int = 2, length: int = 16) -> It
 
 
 def small(**learning: Any) -> NetRecipe:
-    """A Transformer of 16 numbers."""
+    """A Transformer of width 16."""
     return NetRecipe(
         tokenizer=TokenizerRecipe(model="words"),
         embedding=EmbeddingRecipe(width=16, positions="learned", dropout=0.1),
-        encoder=EncoderRecipe(layers=1, width=16, inner=32, heads=2),
+        encoder=EncoderRecipe(layers=1, width=16, ffn_width=32, heads=2),
         output=OutputRecipe(kind="tied"),
-        rows=RowsRecipe(length=16),
-        learning=LearningRecipe(**{"batch": BATCH, "rate": 0.01} | learning),
+        sequence=SequenceRecipe(length=16),
+        learning=LearningRecipe(**{"batch": BATCH, "lr": 0.01} | learning),
     )
 
 
 def masked(**learning: Any) -> NetRecipe:
-    """The same, taught by masks and pairs."""
+    """The same with MLM and NSP."""
     base = small(**learning)
     return replace(
         base,
         embedding=replace(base.embedding, segments=2),
         visibility="bidirectional",
         objectives="mlm+nsp",
-        rows=RowsRecipe(format="segment-pair", length=32),
+        sequence=SequenceRecipe(format="segment-pair", length=32),
     )
 
 
@@ -92,8 +93,8 @@ def make_run(
     resume: bool = False,
     seed: int = 0,
     settings: Sequence[str] = (),
-) -> Run:
-    return Run(
+) -> TrainingRun:
+    return TrainingRun(
         corpus=read_corpus(text(), layout="lines"),
         valid=read_corpus(text(30, seed=1), layout="lines") if valid else None,
         tokenizer=None,
@@ -106,25 +107,31 @@ def make_run(
     )
 
 
-def open_small(recipe: NetRecipe, run: Run) -> Session:
-    """A session that has its plan but has not begun to learn."""
+def open_small(recipe: NetRecipe, run: TrainingRun) -> Trainer:
+    """A trainer with its plan, before the first step."""
     tokenizer, store = open_tokens(recipe.tokenizer, run.corpus, 1)
-    with machine(1):
-        return open_session(
+    with torch_settings(1):
+        return open_trainer(
             fill_in(recipe.with_tokenizer(tokenizer.recipe), len(tokenizer)), run, tokenizer, store, None
         )
 
 
-def learn(session: Session) -> Session:
-    """The session after learning."""
-    with machine(1):
-        session.learn()
-    return session
+def valid_batches(trainer: Trainer) -> Any:
+    """The validation batches of a trainer."""
+    assert isinstance(trainer.evaluate, partial)
+    return trainer.evaluate.args[1]
 
 
-def parameters(session: Session) -> dict[str, Any]:
+def trained(trainer: Trainer) -> Trainer:
+    """The trainer after training."""
+    with torch_settings(1):
+        trainer.train()
+    return trainer
+
+
+def parameters(trainer: Trainer) -> dict[str, Any]:
     """A copy of all parameters."""
-    return {name: array.copy() for name, array in session.learner.arrays().items()}
+    return {name: array.copy() for name, array in trainer.module.arrays().items()}
 
 
 def same(one: dict[str, Any], two: dict[str, Any]) -> bool:

@@ -40,7 +40,7 @@ def test_old_text_keeps_its_tokens(kind: str, tmp_path: Path) -> None:
         assert new.encode(text).ids == old.encode(text).ids
 
 
-def test_the_command_tells_the_effect(tmp_path: Path) -> None:
+def test_the_command_prints_the_effect(tmp_path: Path) -> None:
     firth.train("words", [ENGLISH], out=tmp_path / "old")
     domain = tmp_path / "domain.txt"
     domain.write_text("\n".join(DOMAIN), encoding="utf-8")
@@ -49,7 +49,7 @@ def test_the_command_tells_the_effect(tmp_path: Path) -> None:
     assert metrics["unknown_share_before"] > metrics["unknown_share"] == 0
 
 
-def test_what_cannot_be(tmp_path: Path) -> None:
+def test_impossible_requests_are_refused(tmp_path: Path) -> None:
     old = firth.train("words", [ENGLISH], out=tmp_path / "old")
     firth.train("unigram", [ENGLISH], out=tmp_path / "model")
     with pytest.raises(TokenizerError, match="more than that"):

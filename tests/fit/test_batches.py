@@ -17,7 +17,7 @@ from firth.errors import CorpusError, RecipeError
 from firth.fit.batches import Batches, Cursor, vocabulary_of
 from firth.nets.batch import Batch
 from firth.nets.recipe import Format
-from firth.objectives.objective import make_objectives
+from firth.objectives.registry import make_objectives
 from firth.text.corpus import read_corpus
 from firth.tokens.build import open_tokens
 from firth.tokens.recipe import TokenizerRecipe
@@ -26,7 +26,7 @@ from firth.tokens.tokenizer import PAD
 from tests.fit.reading_batches import (
     FORMATS,
     batches_of,
-    one_pass,
+    one_epoch,
     parts_of,
     some_text,
     words,
@@ -50,8 +50,8 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
 def same(one: list[Batch], other: list[Batch]) -> bool:
     pairs = zip(one, other, strict=True)
     return all(
-        torch.equal(a.ids, b.ids) and a.marks.keys() == b.marks.keys()
-        and all(torch.equal(a.marks[key], b.marks[key]) for key in a.marks)
+        torch.equal(a.ids, b.ids) and a.labels.keys() == b.labels.keys()
+        and all(torch.equal(a.labels[key], b.labels[key]) for key in a.labels)
         for a, b in pairs
     )  # fmt: skip
 
@@ -80,8 +80,8 @@ def test_a_step_does_not_depend_on_those_before(text: TokenStore, objectives: st
 @pytest.mark.parametrize("form", ["stream", "full-sentences", "segment-pair"])
 def test_masks_are_the_same_or_not_as_the_recipe_says(text: TokenStore, form: Format) -> None:
     def rows(masks: str, epoch: int) -> dict[tuple[int, ...], int]:
-        recipe = small_recipe("mlm", form=form, length=32, batch=128, masks=masks)
-        steps = one_pass(batches_of(recipe, text), epoch)
+        recipe = small_recipe("mlm", form=form, length=32, batch=128, mode=masks)
+        steps = one_epoch(batches_of(recipe, text), epoch)
         rows = [row[row != PAD].tolist() for step in steps for row in step[0].ids.numpy()]
         return {tuple(row): place for place, row in enumerate(rows)}
 
@@ -98,8 +98,8 @@ def test_masks_are_the_same_or_not_as_the_recipe_says(text: TokenStore, form: Fo
 
 @pytest.mark.parametrize(("objectives", "form"), CASES)
 def test_accumulation_changes_nothing_but_the_cut(text: TokenStore, objectives: str, form: Format) -> None:
-    whole = one_pass(batches_of(small_recipe(objectives, form=form, length=32, batch=256), text))
-    parted = one_pass(batches_of(small_recipe(objectives, form=form, length=32, batch=256, accumulate=3), text))
+    whole = one_epoch(batches_of(small_recipe(objectives, form=form, length=32, batch=256), text))
+    parted = one_epoch(batches_of(small_recipe(objectives, form=form, length=32, batch=256, grad_accumulation=3), text))
     assert len(whole) == len(parted)
     for (one,), several in zip(whole, parted, strict=True):
         assert len(several) == min(3, len(one.ids))
@@ -108,26 +108,26 @@ def test_accumulation_changes_nothing_but_the_cut(text: TokenStore, objectives: 
             [token for token in row if token != PAD] for row in one.ids.tolist()
         ]
         assert sum(batch.tokens for batch in several) == one.tokens
-        for name, marks in one.marks.items():
+        for name, marks in one.labels.items():
             if name.endswith(("targets", "labels")):
-                assert torch.equal(torch.cat([batch.marks[name] for batch in several]), marks)
+                assert torch.equal(torch.cat([batch.labels[name] for batch in several]), marks)
 
 
-def test_a_step_has_the_tokens_that_were_asked_for(text: TokenStore) -> None:
+def test_a_step_has_the_tokens_of_the_recipe(text: TokenStore) -> None:
     for batch, rows in ((1, 1), (31, 1), (64, 2), (100, 3), (10**6, None)):
         batches = batches_of(small_recipe("clm", length=32, batch=batch), text, corrupt=False)
         (first, *_), _ = batches.step(Cursor())
-        total = -(-(len(text) + text.facts.sentences + text.facts.documents) // 31)
+        total = -(-(len(text) + text.info.sentences + text.info.documents) // 31)
         assert first.shape == (total if rows is None else rows, 32)
-        assert batches.steps() == -(-total // batches.rows) == len(one_pass(batches))
+        assert batches.steps() == -(-total // batches.rows) == len(one_epoch(batches))
 
 
 @pytest.mark.parametrize("form", ["stream", "sentences", "segment-pair"])
 def test_shorter_rows_at_first(text: TokenStore, form: Format) -> None:
-    """A pass of shorter rows has as many steps and reads everything, and each step has about as many tokens."""
+    """An epoch of shorter rows has as many steps, all the text, and about as many tokens a step."""
     recipe = small_recipe("mlm", form=form, length=64, batch=1024)
     batches = batches_of(recipe, text)
-    long, short = one_pass(batches), one_pass(batches, length=16)
+    long, short = one_epoch(batches), one_epoch(batches, length=16)
     assert len(long) == len(short)
     assert all(batch.shape[1] <= 16 for step in short for batch in step)
     sizes = [[sum(batch.tokens for batch in step) for step in steps] for steps in (long, short)]
@@ -138,10 +138,10 @@ def test_shorter_rows_at_first(text: TokenStore, form: Format) -> None:
 
 
 def test_validation_is_always_the_same(text: TokenStore) -> None:
-    recipe = small_recipe("mlm", form="doc-sentences", length=32, batch=256, accumulate=2)
+    recipe = small_recipe("mlm", form="doc-sentences", length=32, batch=256, grad_accumulation=2)
     one, other = batches_of(recipe, text, seed=1).fixed(1000), batches_of(recipe, text, seed=2).fixed(1000)
     assert same(one, other)
-    assert all("mlm.places" in batch.marks and batch.shape[0] <= 4 for batch in one)
+    assert all("mlm.positions" in batch.labels and batch.shape[0] <= 4 for batch in one)
     assert 900 < sum(batch.tokens for batch in one) < 1200
     assert sum(batch.tokens for batch in batches_of(recipe, text).fixed(10**9)) == len(text)
     assert len(batches_of(recipe, text).fixed(1)) == 1
@@ -161,12 +161,12 @@ def test_any_small_text(
     store = store_of(numbered(sizes), tmp_path_factory.mktemp("any"), every=every)
     pairs = form.endswith("pair")
     recipe = small_recipe("mlm+sop" if pairs else "mlm", form=form, length=length, batch=2 * length)
-    steps = one_pass(batches_of(recipe, store), epoch)
+    steps = one_epoch(batches_of(recipe, store), epoch)
     read: list[int] = []
     for step in steps:
         for batch in step:
             restored = batch.ids.flatten().clone()
-            restored[batch.marks["mlm.places"]] = batch.marks["mlm.targets"]
+            restored[batch.labels["mlm.positions"]] = batch.labels["mlm.targets"]
             read += words(restored.tolist())
             list(parts_of(batch))
     assert sorted(read) == sorted(store.ids.tolist())
@@ -181,9 +181,9 @@ def test_an_empty_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_rows_without_room_and_streams_to_be_repeated_are_refused(text: TokenStore) -> None:
-    with pytest.raises(RecipeError, match=r"rows\.length=4"):
+    with pytest.raises(RecipeError, match=r"sequence\.length=4"):
         batches_of(small_recipe("nsp", form="segment-pair", length=4), text)
-    with pytest.raises(RecipeError, match=r"rows\.format=sentences"):
+    with pytest.raises(RecipeError, match=r"sequence\.format=sentences"):
         batches_of(small_recipe("autoencoding", form="stream"), text)
 
 
@@ -202,32 +202,32 @@ def test_the_vocabulary_counts_tokens_and_ends(tmp_path: Path) -> None:
     assert len(vocabulary) == 9
 
 
-def test_batches_are_made_much_faster_than_they_are_learnt_from(tmp_path: Path) -> None:
+def test_batches_are_built_much_faster_than_a_step(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     sizes = [(1 + rng.geometric(0.04, 30)).tolist() for _ in range(200)]
     store = store_of([[[7] * size for size in document] for document in sizes], tmp_path)
     recipe = small_recipe("mlm+nsp", form="segment-pair", length=128, batch=4096)
     batches = batches_of(recipe, store)
-    one_pass(batches)  # compiles
+    one_epoch(batches)  # compiles
     started = time.perf_counter()
-    tokens = sum(batch.tokens for step in one_pass(batches, 1) for batch in step)
+    tokens = sum(batch.tokens for step in one_epoch(batches, 1) for batch in step)
     assert tokens / (time.perf_counter() - started) > 500_000
 
 
 @pytest.mark.shared
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_real_text_is_read_whole_in_full_rows(shared_data: Path, language: str) -> None:
+def test_all_of_a_real_text_is_read_in_full_rows(shared_data: Path, language: str) -> None:
     with gzip.open(shared_data / "lm" / f"wiki_{language}.txt.gz", "rt", encoding="utf-8") as file:
         documents = file.read(400_000).split("\n\n")
     tokenizer, store = open_tokens(TokenizerRecipe(model="wordpiece", vocab_size=4000), read_corpus(documents))
     vocabulary = vocabulary_of(tokenizer, store)
-    assert vocabulary.counts.sum() == len(store) + store.facts.sentences
+    assert vocabulary.counts.sum() == len(store) + store.info.sentences
     for form in FORMATS:
         recipe = small_recipe("mlm+sop" if form.endswith("pair") else "mlm", form=form, length=128, batch=4096)
         objectives = list(make_objectives(recipe, vocabulary).values())
         batches = Batches(recipe, store, objectives, 0)
-        made = [batch for step in one_pass(batches) for batch in step]
+        made = [batch for step in one_epoch(batches) for batch in step]
         assert batches.fill > (0.96 if form == "sentence-pair" else 0.97)  # many are longer than half a row
         assert sum(batch.tokens for batch in made) == len(store)
-        chosen = sum(len(batch.marks["mlm.places"]) for batch in made)
+        chosen = sum(len(batch.labels["mlm.positions"]) for batch in made)
         assert abs(chosen - 0.15 * len(store)) < 4 * np.sqrt(len(store) * 0.15 * 0.85)

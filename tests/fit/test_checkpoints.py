@@ -1,4 +1,4 @@
-"""Unfinished training: kept whole, gone on with only by the same run, and out of the way when it is finished."""
+"""Checkpoints: atomic, resumed by the same run only, and removed when training is finished."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ import pytest
 
 from firth.artifact.folder import open_artifact
 from firth.errors import ArtifactError, OutputError, RecipeError
-from firth.fit.checkpoints import Checkpoints, is_unfinished, require_place
+from firth.fit.checkpoints import CheckpointFolder, is_unfinished, require_place
 from tests.command import firth
 
 ARRAYS = {"table0": np.arange(6, dtype=np.float32)}
 
 
-def keeper(folder: Path, **changes: object) -> Checkpoints:
-    return Checkpoints(folder, {"recipe": "skipgram", "seed": 0} | changes, resume=True)
+def checkpointer(folder: Path, **changes: object) -> CheckpointFolder:
+    return CheckpointFolder(folder, {"recipe": "skipgram", "seed": 0} | changes, resume=True)
 
 
-def test_what_was_kept_last_comes_back(tmp_path: Path) -> None:
-    assert keeper(tmp_path / "out").kept() is None
-    one = keeper(tmp_path / "out")
-    one.keep({"table0": np.zeros(6, dtype=np.float32)}, {"done": 1})
-    one.keep(ARRAYS, {"done": 2, "losses": [0.1]})
+def test_the_last_checkpoint_is_loaded(tmp_path: Path) -> None:
+    assert checkpointer(tmp_path / "out").load() is None
+    one = checkpointer(tmp_path / "out")
+    one.save({"table0": np.zeros(6, dtype=np.float32)}, {"done": 1})
+    one.save(ARRAYS, {"done": 2, "losses": [0.1]})
     assert len(list((tmp_path / "out" / "checkpoint").iterdir())) == 2
-    found = keeper(tmp_path / "out").kept()
+    found = checkpointer(tmp_path / "out").load()
     assert found is not None
     assert np.array_equal(found[0]["table0"], ARRAYS["table0"])
     assert found[1] == {"done": 2, "losses": [0.1]}
@@ -38,7 +38,7 @@ def test_what_was_kept_last_comes_back(tmp_path: Path) -> None:
 
 def test_a_state_without_its_manifest_is_none(tmp_path: Path) -> None:
     """Killed while the first state was written."""
-    keeper(tmp_path / "out").keep(ARRAYS, {})
+    checkpointer(tmp_path / "out").save(ARRAYS, {})
     (tmp_path / "out" / "checkpoint" / "manifest.json").unlink()
     assert not is_unfinished(tmp_path / "out")
     require_place(tmp_path / "out", resume=True)
@@ -46,42 +46,42 @@ def test_a_state_without_its_manifest_is_none(tmp_path: Path) -> None:
 
 
 def test_killed_between_two_states_the_older_one_counts(tmp_path: Path) -> None:
-    keeper(tmp_path / "out").keep(ARRAYS, {"done": 1})
+    checkpointer(tmp_path / "out").save(ARRAYS, {"done": 1})
     (tmp_path / "out" / "checkpoint" / "state-2.safetensors").write_bytes(b"half")
-    found = keeper(tmp_path / "out").kept()
+    found = checkpointer(tmp_path / "out").load()
     assert found is not None
     assert found[1] == {"done": 1}
 
 
 def test_another_run_does_not_go_on(tmp_path: Path) -> None:
-    keeper(tmp_path / "out").keep(ARRAYS, {})
+    checkpointer(tmp_path / "out").save(ARRAYS, {})
     with pytest.raises(RecipeError, match="something else"):
-        keeper(tmp_path / "out", seed=1).kept()
+        checkpointer(tmp_path / "out", seed=1).load()
     with pytest.raises(OutputError, match="--resume"):
         require_place(tmp_path / "out", resume=False)
-    assert Checkpoints(tmp_path / "out", {}, resume=False).kept() is None
+    assert CheckpointFolder(tmp_path / "out", {}, resume=False).load() is None
 
 
-def test_damage_is_told(tmp_path: Path) -> None:
-    keeper(tmp_path / "out").keep(ARRAYS, {})
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    checkpointer(tmp_path / "out").save(ARRAYS, {})
     state = tmp_path / "out" / "checkpoint" / "state-1.safetensors"
     data = bytearray(state.read_bytes())
     data[-1] ^= 1
     state.write_bytes(data)
     with pytest.raises(ArtifactError, match="has changed"):
-        keeper(tmp_path / "out").kept()
+        checkpointer(tmp_path / "out").load()
     (tmp_path / "out" / "checkpoint" / "manifest.json").write_text("{}")
     with pytest.raises(ArtifactError, match="damaged"):
-        keeper(tmp_path / "out").kept()
+        checkpointer(tmp_path / "out").load()
 
 
 def test_when_a_state_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not keeper(tmp_path).due()
+    assert not checkpointer(tmp_path).due()
     monkeypatch.setenv("FIRTH_CHECKPOINT", "0")
-    assert keeper(tmp_path).due()
+    assert checkpointer(tmp_path).due()
     monkeypatch.setenv("FIRTH_CHECKPOINT", "soon")
     with pytest.raises(RecipeError, match="FIRTH_CHECKPOINT='soon'"):
-        keeper(tmp_path)
+        checkpointer(tmp_path)
 
 
 def train(out: Path, *options: str) -> list[str]:

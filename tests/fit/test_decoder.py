@@ -11,13 +11,13 @@ import pytest
 
 from firth.artifact.models import load
 from firth.errors import AbilityError, RecipeError
-from firth.fit import session as sessions
+from firth.fit import trainer as trainers
 from firth.fit.finetune import finetune
 from firth.fit.train import train
 from tests.command import firth
-from tests.contracts.test_tasks import MODELS, TEXT, items, measured
+from tests.contracts.test_tasks import MODELS, TEXT, main_metric, make_examples
 
-QUICK = ["learning.epochs=120", "learning.batch=4", "learning.rate=0.004", "beams=2", "longest=4", "head.dropout=0"]
+QUICK = ["learning.epochs=120", "learning.batch=4", "learning.lr=0.004", "beams=2", "max_length=4", "head.dropout=0"]
 CALM = [f"{net}.{part}.dropout=0" for net in ("network", "decoder") for part in ("encoder", "embedding")]
 
 
@@ -37,18 +37,18 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]
 
 
 def tune(models: dict[str, Path], out: Path, *, reader: str = "bert", decoder: str = "gpt", **more: Any) -> Any:
-    given = items("generate")
+    given = make_examples("generate")
     settings = [*QUICK, *CALM, *more.pop("settings", [])]
     paths: dict[str, Any] = {"decoder": models[decoder], "train": given, "dev": given, "out": out}
     return finetune(models[reader], "generate", **paths, settings=settings, threads=1, **more)
 
 
 @pytest.mark.parametrize(("reader", "decoder"), [("bert", "gpt"), ("bert", "bert"), ("elmo", "gpt"), ("lstm", "gpt")])
-def test_a_few_targets_are_learnt_by_heart(reader: str, decoder: str, models: dict[str, Path], tmp_path: Path) -> None:
+def test_a_few_targets_are_memorised(reader: str, decoder: str, models: dict[str, Path], tmp_path: Path) -> None:
     tuned = tune(models, tmp_path / "m", reader=reader, decoder=decoder)
-    asked = [source for source, _ in items("generate")]
+    asked = [source for source, _ in make_examples("generate")]
     told = tuned.predict(asked)
-    assert [one["text"] for one in told] == [target for _, target in items("generate")]
+    assert [one["text"] for one in told] == [target for _, target in make_examples("generate")]
     again = load(tmp_path / "m")
     assert again.predict(asked) == told
     alone = [again.predict([source])[0] for source in asked]
@@ -56,8 +56,8 @@ def test_a_few_targets_are_learnt_by_heart(reader: str, decoder: str, models: di
     assert np.allclose([one["logprob"] for one in alone], [one["logprob"] for one in told], atol=1e-5)
 
 
-def test_both_begin_with_what_they_have_learnt(models: dict[str, Path], tmp_path: Path) -> None:
-    still = ["learning.rate=1e-12", "learning.decay=0", "learning.epochs=1"]
+def test_encoder_and_decoder_start_from_pretrained_weights(models: dict[str, Path], tmp_path: Path) -> None:
+    still = ["learning.lr=1e-12", "learning.weight_decay=0", "learning.epochs=1"]
     found = dict(tune(models, tmp_path / "m", settings=still).arrays())
     writes, reads = load(models["gpt"]).arrays(), load(models["bert"]).arrays()
     for name, array in writes.items():
@@ -67,7 +67,7 @@ def test_both_begin_with_what_they_have_learnt(models: dict[str, Path], tmp_path
     other = dict(tune(models, tmp_path / "r", settings=still, random=True).arrays())
     name = "heads.generate.decoder.encoders.0.layers.0.attention.qkv.weight"
     assert not np.allclose(other[name], found[name], atol=1e-3)
-    look = "heads.generate.decoder.encoders.0.layers.0.source.query.weight"
+    look = "heads.generate.decoder.encoders.0.layers.0.cross_attention.query.weight"
     seeded = dict(tune(models, tmp_path / "s", settings=still, seed=1).arrays())
     assert not np.allclose(seeded[look], found[look], atol=1e-3), "what is new should depend on the seed"
 
@@ -87,49 +87,50 @@ def test_a_run_that_was_interrupted_ends_the_same(
 ) -> None:
     few = ["learning.epochs=8"]
     whole = dict(tune(models, tmp_path / "whole", settings=few).arrays())
-    steps = sessions.Session._steps
+    steps = trainers.Trainer._steps
 
-    def stop(session: Any, supply: Any) -> Any:
-        for number, step in enumerate(steps(session, supply)):
+    def stop(trainer: Any, supply: Any) -> Any:
+        for number, step in enumerate(steps(trainer, supply)):
             yield step
             if number == 3:
-                session.keep()
+                trainer.save()
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(sessions.Session, "_steps", stop)
+        patch.setattr(trainers.Trainer, "_steps", stop)
         with pytest.raises(KeyboardInterrupt):
             tune(models, tmp_path / "parts", settings=few)
     parts = dict(tune(models, tmp_path / "parts", settings=few, resume=True).arrays())
     assert all(np.array_equal(whole[name], parts[name]) for name in whole)
 
 
-def test_what_does_not_go_together_is_told(models: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="other tokens than the model that reads: train it with --tokenizer"):
+def test_incompatible_models_are_refused(models: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="other tokens than the encoder: train it with --tokenizer"):
         tune(models, tmp_path / "a", decoder="other")
-    with pytest.raises(AbilityError, match="only a Transformer can look at what another network has read"):
+    with pytest.raises(AbilityError, match="only a Transformer can attend to another network"):
         tune(models, tmp_path / "b", decoder="lstm")
-    given = items("classify")
-    with pytest.raises(RecipeError, match="classify writes nothing: leave --decoder out"):
+    given = make_examples("classify")
+    with pytest.raises(RecipeError, match="classify generates no text: leave --decoder out"):
         finetune(models["bert"], "classify", train=given, dev=given, out=tmp_path / "c", decoder=models["gpt"])
-    with pytest.raises(RecipeError, match="a text alone has no source"):
-        train("gpt", TEXT, out=tmp_path / "d", settings=[*MODELS["gpt"], "encoder.source=8"], budget="1ktok")
+    with pytest.raises(RecipeError, match="a text alone has no encoder states"):
+        train("gpt", TEXT, out=tmp_path / "d", settings=[*MODELS["gpt"], "encoder.cross_width=8"], budget="1ktok")
 
 
 def test_the_verbs(models: dict[str, Path], tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.tsv"
-    pairs.write_text("long\tshort\n" + "".join(f"{one}\t{two}\n" for one, two in items("generate")), encoding="utf-8")
+    lines = [f"{one}\t{two}\n" for one, two in make_examples("generate")]
+    pairs.write_text("long\tshort\n" + "".join(lines), encoding="utf-8")
     settings = [word for one in [*QUICK, *CALM, "learning.epochs=2"] for word in ("--set", one)]
     made = firth(
         *("finetune", models["bert"], "generate", "--decoder", models["gpt"], "--train", pairs, "--dev", pairs),
         *(*settings, "-o", tmp_path / "m", "--threads", 1, "--json"),
     )
     assert made.code == 0, made.err
-    assert made.json["recipe"]["decoder"]["encoder"]["source"] == 32
+    assert made.json["recipe"]["decoder"]["encoder"]["cross_width"] == 32
     assert firth("predict", tmp_path / "m", pairs, "-o", tmp_path / "out.jsonl").code == 0
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 4
     told = firth("evaluate", tmp_path / "m", "task", pairs, "--json").json
-    assert measured(told) == pytest.approx(measured(made.json["metrics"]["dev"]))
+    assert main_metric(told) == pytest.approx(main_metric(made.json["metrics"]["dev"]))
     refused = firth("export", tmp_path / "m", "huggingface", tmp_path / "hf")
     assert refused.code == 1
     assert "firth predict" in refused.err

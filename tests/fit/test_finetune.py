@@ -13,16 +13,16 @@ import pytest
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load
 from firth.errors import CorpusError, RecipeError
-from firth.fit import session as sessions
-from firth.fit import tuning
-from firth.fit.finetune import Tuned, finetune
-from firth.fit.tuning import TaskBatches, depths, thawed
-from firth.fit.tuning_settle import settle_task
+from firth.fit import task_training
+from firth.fit import trainer as trainers
+from firth.fit.finetune import FinetuneRun, finetune
+from firth.fit.resolve_task import resolve_task
+from firth.fit.task_training import TaskBatches, depths, lowest_trainable_depth
 from firth.tasks.examples import TextExample
 from tests.fit.small_nets import sentences, small, small_bert, text
 
 EXAMPLES = [(str(int("w3" in line.split())), line) for line in sentences(80, seed=5)]
-TUNING = ["learning.epochs=3", "learning.batch=8", "learning.rate=0.005"]
+TUNING = ["learning.epochs=3", "learning.batch=8", "learning.lr=0.005"]
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +46,10 @@ def test_what_is_frozen_does_not_change(strategy: str, model: Path, tmp_path: Pa
     before, after = arrays(model), arrays(tmp_path / "m")
     assert all(np.array_equal(before[name], after[name]) for name in before)
     metrics, own = open_artifact(tmp_path / "m").manifest.metrics, load(model).network.parameters()
-    assert metrics["learnt"] == metrics["parameters"] - sum(one.numel() for one in own)
+    assert metrics["trainable_parameters"] == metrics["parameters"] - sum(one.numel() for one in own)
 
 
-def test_what_is_frozen_is_not_learnt_backwards(model: Path, tmp_path: Path) -> None:
+def test_frozen_layers_have_no_backward_pass(model: Path, tmp_path: Path) -> None:
     """A network that stays as it is goes forwards alone, a third of the arithmetic; the head's encoder comes on top."""
 
     def flops(name: str, strategy: str, *settings: str) -> float:
@@ -58,14 +58,16 @@ def test_what_is_frozen_is_not_learnt_backwards(model: Path, tmp_path: Path) -> 
 
     frozen = flops("frozen", "frozen")
     assert flops("full", "full") == pytest.approx(3 * frozen)
-    whole = flops("whole", "frozen", "head.inputs=8")
-    assert flops("read", "frozen", "head.inputs=8", "head.encoder=lstm", "head.width=8") > 1.1 * whole
+    whole = flops("whole", "frozen", "head.token_width=8")
+    assert flops("read", "frozen", "head.token_width=8", "head.encoder=lstm", "head.width=8") > 1.1 * whole
 
 
 @pytest.mark.parametrize("strategy", ["full", "discriminative", "gradual"])
-def test_what_is_tuned_changes(strategy: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trained_layers_change(strategy: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter(range(0, -100, -1))
-    monkeypatch.setattr(Tuned, "examine", lambda tuned: {"valid_loss": next(losses)})  # the last state is the best
+    monkeypatch.setattr(
+        FinetuneRun, "evaluate", lambda tuned: {"valid_loss": next(losses)}
+    )  # the last state is the best
     tune(model, tmp_path / "m", strategy=strategy)
     before, after = arrays(model), arrays(tmp_path / "m")
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
@@ -78,19 +80,19 @@ def test_layers_thaw_from_the_top_one_a_pass(model: Path) -> None:
     assert found["embedding.tokens.weight"] == 0
     assert found["encoders.0.layers.0.norm1.weight"] == 1
     assert found["encoders.0.layers.1.norm1.weight"] == 2
-    assert [thawed(share, 2, 4) for share in (0, 0.25, 0.5, 0.75, 1.0)] == [3, 2, 1, 0, 0]
+    assert [lowest_trainable_depth(share, 2, 4) for share in (0, 0.25, 0.5, 0.75, 1.0)] == [3, 2, 1, 0, 0]
 
 
-def test_lower_layers_learn_at_lower_rates(model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_lower_layers_have_lower_learning_rates(model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: dict[str, float] = {}
 
-    def look(session: Any) -> None:
-        names = {id(parameter): name for name, parameter in session.learner.named_parameters()}
-        for group in session.optimiser.param_groups:
+    def look(trainer: Any) -> None:
+        names = {id(parameter): name for name, parameter in trainer.module.named_parameters()}
+        for group in trainer.optimiser.param_groups:
             seen.update({names[id(one)]: group["scale"] for one in group["params"]})
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sessions.Session, "learn", look)
+    monkeypatch.setattr(trainers.Trainer, "train", look)
     with pytest.raises(KeyboardInterrupt):
         tune(model, tmp_path / "m", strategy="discriminative", settings=[*TUNING, "layer_decay=0.5"])
     assert seen["heads.classify.head.classifier.weight"] == 1.0
@@ -104,18 +106,18 @@ def test_an_interrupted_run_ends_with_the_same_bits(
 ) -> None:
     tune(model, tmp_path / "whole")
     monkeypatch.setenv("FIRTH_CHECKPOINT", "0")
-    kept = sessions.Session.keep
+    kept = trainers.Trainer.save
     count = 0
 
-    def stop(session: Any) -> None:
+    def stop(trainer: Any) -> None:
         nonlocal count
-        kept(session)
+        kept(trainer)
         count += 1
         if count == 9:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(sessions.Session, "keep", stop)
+        patch.setattr(trainers.Trainer, "save", stop)
         with pytest.raises(KeyboardInterrupt):
             tune(model, tmp_path / "parts")
     tune(model, tmp_path / "parts", resume=True)
@@ -123,7 +125,7 @@ def test_an_interrupted_run_ends_with_the_same_bits(
     assert all(np.array_equal(one[name], two[name]) for name in one)
 
 
-def test_stages_are_told_and_resumed(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stages_are_reported_and_resumed(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     more = {"domain": text(60, seed=9), "task_text": True, "budget": "2ktok"}
     tune(model, tmp_path / "whole", **more)
     stages = open_artifact(tmp_path / "whole").manifest.metrics["stages"]
@@ -134,7 +136,7 @@ def test_stages_are_told_and_resumed(model: Path, tmp_path: Path, monkeypatch: p
     assert losses[1][1] < losses[1][0], "the dev examples are of the same kind as the text of the task"
     assert not (tmp_path / "whole.stages").exists()
     with monkeypatch.context() as patch:
-        patch.setattr(sessions.Session, "_steps", interrupted_in_second(sessions.Session._steps))
+        patch.setattr(trainers.Trainer, "_steps", interrupted_in_second(trainers.Trainer._steps))
         with pytest.raises(KeyboardInterrupt):
             tune(model, tmp_path / "parts", **more)
     assert (tmp_path / "parts.stages" / "1-domain" / "manifest.json").exists()
@@ -148,19 +150,21 @@ def test_stages_are_told_and_resumed(model: Path, tmp_path: Path, monkeypatch: p
 def interrupted_in_second(steps: Any) -> Any:
     calls = 0
 
-    def run(session: Any, supply: Any) -> Any:
+    def run(trainer: Any, supply: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 2:
-            session.keep()
+            trainer.save()
             raise KeyboardInterrupt
-        return steps(session, supply)
+        return steps(trainer, supply)
 
     return run
 
 
-def test_many_tokens_are_learnt_in_parts(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long examples do not all lie in memory together; what is learnt is the same."""
+def test_large_batches_are_split_into_micro_batches(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradients are accumulated over micro-batches, with the same result."""
     still = [f"{one}=0" for one in ("head.dropout", "network.embedding.dropout", "network.encoder.dropout")]
     calm = [*TUNING, "learning.epochs=1", "learning.optimiser=sgd", *still, "network.encoder.attention_dropout=0"]
     tune(model, tmp_path / "whole", settings=calm)
@@ -173,7 +177,7 @@ def test_many_tokens_are_learnt_in_parts(model: Path, tmp_path: Path, monkeypatc
         assert all(part.ids.numel() <= 2 * 60 for part in parts)
         return parts, after
 
-    monkeypatch.setattr(tuning, "_TOGETHER", 60)
+    monkeypatch.setattr(task_training, "_MAX_TOKENS", 60)
     monkeypatch.setattr(TaskBatches, "step", parted)
     tune(model, tmp_path / "parts", settings=calm)
     assert max(seen) > 1
@@ -211,6 +215,6 @@ def test_the_artifact_is_enough(model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("count", "batch", "epochs"), [(2, 16, 100), (60, 16, 25), (400, 16, 20), (1500, 32, 10)])
 def test_few_examples_are_read_often(count: int, batch: int, epochs: int) -> None:
     examples = [TextExample("w1", None, (str(number % 2),)) for number in range(count)]
-    learning = settle_task("classify", small(), examples, None, []).learning
+    learning = resolve_task("classify", small(), examples, None, []).learning
     assert (learning.batch, learning.epochs) == (batch, epochs)
-    assert settle_task("classify", small(), examples, None, ["learning.epochs=2"]).learning.epochs == 2
+    assert resolve_task("classify", small(), examples, None, ["learning.epochs=2"]).learning.epochs == 2

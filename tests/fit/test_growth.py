@@ -9,15 +9,15 @@ import pytest
 
 from firth.errors import AbilityError
 from firth.fit.adapt import adapt
-from firth.fit.growth import grow
+from firth.fit.backbones import grow_vocabulary
 from firth.fit.train import train
 from firth.text.corpus import read_corpus
 
 TEXT = [["low lower lowest", "new newer newest"]] * 40
 DOMAIN = [["widest widest widest newest", "wide wider widest"]] * 40
 SETTINGS = [
-    *("tokenizer.vocab_size=24", "embedding.width=16", "encoder.width=16", "encoder.inner=32", "encoder.heads=2"),
-    *("encoder.layers=1", "rows.length=16"),
+    *("tokenizer.vocab_size=24", "embedding.width=16", "encoder.width=16", "encoder.ffn_width=32", "encoder.heads=2"),
+    *("encoder.layers=1", "sequence.length=16"),
 ]
 
 
@@ -28,7 +28,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_new_tokens_are_the_mean_of_what_they_were_cut_into(tmp_path: Path) -> None:
     model = train("bert", TEXT, out=tmp_path / "m", settings=SETTINGS, budget="1ktok", threads=1)
-    grown = grow(model, read_corpus(DOMAIN), 40)
+    grown = grow_vocabulary(model, read_corpus(DOMAIN), 40)
     old, new = len(model.tokenizer), len(grown.tokenizer)
     assert old < new <= 40
     assert np.array_equal(grown.vectors[:old], model.vectors)
@@ -39,7 +39,7 @@ def test_new_tokens_are_the_mean_of_what_they_were_cut_into(tmp_path: Path) -> N
     assert 0 < before.logprob - after.logprob < before.tokens * np.log(new / old) + 0.1, "new tokens take their share"
 
 
-def test_adapting_grows_and_goes_on(tmp_path: Path) -> None:
+def test_adapting_grows_the_vocabulary_and_trains(tmp_path: Path) -> None:
     train("bert", TEXT, out=tmp_path / "m", settings=SETTINGS, budget="1ktok", threads=1)
     settings = ["tokenizer.vocab_size=40"]
     grown = adapt(tmp_path / "m", DOMAIN, out=tmp_path / "n", settings=settings, budget="1ktok", threads=1)
@@ -51,4 +51,4 @@ def test_trees_cannot_grow(tmp_path: Path) -> None:
     settings = ["tokenizer.min_count=1", "embedding.width=16", "encoder.width=16"]
     model = train("hlbl", TEXT, out=tmp_path / "m", settings=settings, budget="1ktok", threads=1)
     with pytest.raises(AbilityError, match="cannot grow"):
-        grow(model, read_corpus(DOMAIN), 40)
+        grow_vocabulary(model, read_corpus(DOMAIN), 40)

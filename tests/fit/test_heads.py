@@ -1,4 +1,4 @@
-"""Every head that can be set is built, learns, and comes back from its folder."""
+"""Every kind of head is built, trained, saved and loaded."""
 
 from __future__ import annotations
 
@@ -30,10 +30,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     [
         ("tag", ["head.crf=true"]),
         ("tag", ["head.encoder=cnn", "head.width=16", "head.layers=mix"]),
-        ("tag", ["head.encoder=lstm", "head.width=16", "head.inputs=8", "head.reading=between"]),
-        ("tag", ["head.encoder=lstm", "head.width=16", "head.inputs=8", "head.reading=around", "head.layers=mix"]),
-        ("tag", ["head.inputs=8"]),
-        ("tag", ["head.balanced=true", "head.smoothing=0.1"]),
+        ("tag", ["head.encoder=lstm", "head.width=16", "head.token_width=8", "head.placement=between"]),
+        (
+            "tag",
+            ["head.encoder=lstm", "head.width=16", "head.token_width=8", "head.placement=around", "head.layers=mix"],
+        ),
+        ("tag", ["head.token_width=8"]),
+        ("tag", ["head.balanced=true", "head.label_smoothing=0.1"]),
         ("classify", ["head.pooling=max"]),
         ("pair", []),
         ("pair", ["symmetric=true"]),
@@ -41,7 +44,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 )
 def test_a_head_learns_and_comes_back(task: str, settings: list[str], model: Path, tmp_path: Path) -> None:
     given: list[Any] = {"tag": TAGGED, "classify": LABELLED, "pair": PAIRS}[task]
-    more = ["learning.epochs=2", "learning.batch=8", "learning.rate=0.01"]
+    more = ["learning.epochs=2", "learning.batch=8", "learning.lr=0.01"]
     tuned = finetune(model, task, train=given, dev=given, out=tmp_path / "m", settings=[*settings, *more], threads=1)
     asked = [item[0] if task == "tag" else item["text"] if task == "classify" else item[1:] for item in given]
     answers = load(tmp_path / "m").predict(asked)
@@ -57,7 +60,7 @@ def test_a_head_learns_and_comes_back(task: str, settings: list[str], model: Pat
 @pytest.mark.parametrize(
     ("tag", "settings", "told"), [("B-X", [], True), ("B-X", ["head.crf=false"], False), ("N", [], False)]
 )
-def test_who_tags_chunks_hears_of_the_crf(
+def test_a_note_recommends_the_crf_for_span_tags(
     tag: str, settings: list[str], told: bool, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = [(words, [tag if word == "w3" else "O" for word in words]) for words in WORDS]

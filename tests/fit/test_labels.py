@@ -94,7 +94,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_wrong_is_told_in_one_sentence(name: str, tmp_path: Path) -> None:
+def test_errors_are_one_sentence(name: str, tmp_path: Path) -> None:
     text, message = BAD[name]
     outcome = firth("train", "fasttext-classifier", write(tmp_path / name, text), "-o", tmp_path / "out")
     assert outcome.code == 1
@@ -103,7 +103,7 @@ def test_what_is_wrong_is_told_in_one_sentence(name: str, tmp_path: Path) -> Non
     assert not (tmp_path / "out").exists()
 
 
-def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_impossible_requests_are_refused_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.tsv").write_bytes(bytes(range(256)) * 9)
     with pytest.raises(EncodingError):
         open_labelled([tmp_path / "binary.tsv"])
@@ -123,10 +123,10 @@ def test_training_in_python_and_validation(tmp_path: Path) -> None:
     info = firth("info", tmp_path / "m", "--json").json
     assert info["metrics"]["valid_accuracy"] == 0.5
     assert info["corpus"]["documents"] == 40
-    assert info["recipe"]["learning_rate"] == 0.5
+    assert info["recipe"]["lr"] == 0.5
 
 
-def test_a_run_goes_on_only_with_the_same_labels() -> None:
+def test_the_digest_depends_on_the_labels() -> None:
     one, two = (labels_of([("a", "x"), (label, "y")]) for label in ("b", "c"))
     assert one.digest != two.digest
     assert one.digest == labels_of([("a", "x"), ("b", "y")]).digest

@@ -17,10 +17,11 @@ from firth.artifact.folder import open_artifact
 from firth.artifact.models import load
 from firth.errors import AbilityError, CorpusError, RecipeError
 from firth.fit.finetune import finetune, read_all
-from firth.fit.linear import COSTS, LinearTuning, learn, settle_linear
+from firth.fit.linear import COSTS, resolve_linear, train_linear_classifier
+from firth.fit.resolve_task import FinetuneConfig
 from firth.fit.train import train
 from firth.tasks.examples import TextExample
-from firth.tasks.linear import LinearModel
+from firth.tasks.linear_classifier import LinearClassifier
 from firth.tokens.tokenizer import Tokenizer
 from tests.command import firth
 from tests.fit.small_nets import sentences
@@ -53,15 +54,15 @@ def examples_of(items: list[Any], task: str = "classify") -> list[Any]:
     return read_all(task, items)  # type: ignore[arg-type]
 
 
-def learnt(words: Tokenizer, items: list[Any], *settings: str, task: str = "classify") -> tuple[LinearModel, Any]:
+def learnt(words: Tokenizer, items: list[Any], *settings: str, task: str = "classify") -> tuple[LinearClassifier, Any]:
     """The model of three quarters of the items, chosen by the rest."""
     examples = examples_of(items, task)
     cut = len(examples) * 3 // 4
-    tuning = LinearTuning(task=task, train=examples[:cut], dev=examples[cut:], out=Path(), settings=settings)
-    return learn(settle_linear(tuning, words), words, tuning.train, tuning.dev)
+    tuning = FinetuneConfig(task=task, train=examples[:cut], dev=examples[cut:], out=Path(), settings=settings)
+    return train_linear_classifier(resolve_linear(tuning, words), words, tuning.train, tuning.dev)
 
 
-def probabilities(model: LinearModel, texts: list[Any]) -> np.ndarray[Any, Any]:
+def probabilities(model: LinearClassifier, texts: list[Any]) -> np.ndarray[Any, Any]:
     return np.array([list(answer["probabilities"].values()) for answer in model.predict(texts)])
 
 
@@ -70,12 +71,12 @@ def test_a_planted_rule_is_found(words: Tokenizer) -> None:
     told = [answer["label"] for answer in model.predict([line for _, line in EXAMPLES])]
     assert np.mean([one == label for one, (label, _) in zip(told, EXAMPLES, strict=True)]) >= 0.98
     strongest = int((model.weights[1] - model.weights[0]).argmax())
-    assert model.grams.keys[strongest] == words.id("w3") + 1
+    assert model.features.keys[strongest] == words.id("w3") + 1
     assert [row["cost"] for row in facts["costs"]] == list(COSTS)
     scores = [row["accuracy"] for row in facts["costs"]]
     assert model.recipe.cost == COSTS[scores.index(max(scores))]  # the smallest of equals
     assert max(scores) == 1
-    assert facts["learnt"] == model.weights.size + model.bias.size
+    assert facts["trainable_parameters"] == model.weights.size + model.bias.size
 
 
 def test_order_needs_bigrams(words: Tokenizer) -> None:
@@ -122,7 +123,7 @@ def test_several_labels_are_one_regression_each(words: Tokenizer) -> None:
     assert (found[:, 0] > 0.99).all()  # every example has this label
 
 
-def test_numbers_are_told_by_ridge_regression(words: Tokenizer) -> None:
+def test_numbers_are_predicted_by_ridge_regression(words: Tokenizer) -> None:
     rng = np.random.default_rng(0)
     items = []
     for place, line in enumerate(LINES):
@@ -134,14 +135,14 @@ def test_numbers_are_told_by_ridge_regression(words: Tokenizer) -> None:
     assert facts["costs"][0]["spearman"] > 0.8
     examples = examples_of(items, "pair")
     cut = len(items) * 3 // 4
-    rows = model.grams.matrix(examples)
+    rows = model.features.matrix(examples)
     theirs = Ridge(alpha=1.0, solver="lsqr", tol=1e-10)
     theirs.fit(rows[:cut].toarray(), [float(label) for label, _, _ in items[:cut]])
-    found = [answer["score"] for answer in model.solve(examples)]
+    found = [answer["score"] for answer in model.predict_examples(examples)]
     np.testing.assert_allclose(found, theirs.predict(rows.toarray()), atol=1e-3)
 
 
-def test_pairs_are_judged_by_what_they_share(words: Tokenizer) -> None:
+def test_pairs_are_classified_by_common_ngrams(words: Tokenizer) -> None:
     items = [("same", one, one) if place % 2 else ("other", one, LINES[place - 1]) for place, one in enumerate(LINES)]
     model, facts = learnt(words, items, task="pair")
     assert max(row["accuracy"] for row in facts["costs"]) > 0.95
@@ -154,7 +155,7 @@ def test_from_model_to_artifact_and_back(
 ) -> None:
     made = finetune(folder / name, "classify", train=TRAIN, dev=DEV, test=DEV[:40], out=tmp_path / "m")
     assert "linear baseline" in capsys.readouterr().err
-    assert isinstance(made, LinearModel)
+    assert isinstance(made, LinearClassifier)
     manifest = open_artifact(tmp_path / "m").manifest
     assert manifest.kind == "tasks"
     assert manifest.name == f"{name}-classify"
@@ -220,7 +221,7 @@ def test_bad_examples(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="only features, ngrams"):
         tune(TRAIN, DEV, settings=["form=multi"])
     with pytest.raises(RecipeError, match="no field 'learning"):
-        tune(TRAIN, DEV, settings=["learning.rate=1"])
+        tune(TRAIN, DEV, settings=["learning.lr=1"])
     assert not (tmp_path / "m").exists()
     tune([*TRAIN, ("yes", "")], [*DEV, ("other", "w1")], skip_bad=True)
     assert open_artifact(tmp_path / "m").manifest.metrics["dev"]["examples"] == len(DEV)
@@ -237,8 +238,8 @@ def test_bad_examples(folder: Path, tmp_path: Path) -> None:
 def test_chinese_words_are_read_as_characters(model: str, text: str, features: str, tmp_path: Path) -> None:
     train(model, [[text]], out=tmp_path / "t", settings=["min_count=1"], threads=1, reload=False)
     examples = [TextExample(text, labels=(label,)) for label in "ab"]
-    tuning = LinearTuning(task="classify", train=examples, dev=examples, out=tmp_path / "m")
-    assert settle_linear(tuning, load(tmp_path / "t")).features == features
+    tuning = FinetuneConfig(task="classify", train=examples, dev=examples, out=tmp_path / "m")
+    assert resolve_linear(tuning, load(tmp_path / "t")).features == features
 
 
 @pytest.mark.shared

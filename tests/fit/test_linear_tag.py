@@ -1,4 +1,4 @@
-"""The linear tagger: features, the field against all rows of tags, what is learnt, artifacts, refusals."""
+"""The linear tagger: features, the CRF against enumeration of all tag sequences, training, artifacts, refusals."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from firth.artifact.folder import open_artifact
 from firth.artifact.models import load
 from firth.errors import AbilityError, ArtifactError, CorpusError, RecipeError
 from firth.fit.finetune import finetune, read_all
-from firth.fit.linear import LinearTuning, settle_linear
-from firth.fit.linear_tag import COSTS, learn_tags
+from firth.fit.linear import TAGGER_COSTS, resolve_linear, train_tagger
+from firth.fit.resolve_task import FinetuneConfig
 from firth.fit.train import train
-from firth.tasks._linear_kernels import emit, learn_pass, marginals, viterbi
-from firth.tasks.crf import Crf
+from firth.metrics.tags import Scheme, fault_table, is_fault, scheme_of, segment_tags, tag_pairs
+from firth.tasks._crf_kernels import adagrad_epoch, emit, marginals, viterbi
 from firth.tasks.examples import TagExample
-from firth.tasks.linear_recipe import LinearRecipe
-from firth.tasks.linear_tag import FORBIDDEN, LinearTagger, Sights, faults, restore, shape, word_parts
-from firth.tasks.schemes import Scheme, check_scheme, scheme_of, segment_tags
+from firth.tasks.linear_tagger import FORBIDDEN, FeatureExtractor, LinearTagger, restore, shape, word_strings
+from firth.tasks.recipe import LinearRecipe
+from firth.tasks.tag import Crf
 from firth.tokens.tokenizer import Tokenizer
 from tests.command import firth
 
@@ -60,15 +60,15 @@ def words(folder: Path) -> Tokenizer:
 def learnt(words: Tokenizer, items: list[Any], *settings: str, dev: list[Any] | None = None) -> LinearTagger:
     examples: list[Any] = read_all("tag", items)
     unseen: list[Any] = examples if dev is None else read_all("tag", dev)
-    tuning = LinearTuning(task="tag", train=examples, dev=unseen, out=Path(), settings=settings)
-    return learn_tags(settle_linear(tuning, words), words, examples, unseen, seed=0)[0]
+    tuning = FinetuneConfig(task="tag", train=examples, dev=unseen, out=Path(), settings=settings)
+    return train_tagger(resolve_linear(tuning, words), words, examples, unseen, seed=0)[0]
 
 
 def looks(sentence: tuple[str, ...], place: int, kind: str) -> list[Any]:
     """The features of a word as they are written down, in the order of the columns."""
 
     def word(distance: int) -> list[str | None]:
-        return word_parts(sentence[place + distance] if 0 <= place + distance < len(sentence) else "")
+        return word_strings(sentence[place + distance] if 0 <= place + distance < len(sentence) else "")
 
     lower = {distance: word(distance)[0] for distance in range(-2, 3)}
     shapes = {distance: word(distance)[1] for distance in (-1, 0, 1)}
@@ -85,9 +85,9 @@ def looks(sentence: tuple[str, ...], place: int, kind: str) -> list[Any]:
 def test_features_are_what_is_seen_around_a_word(kind: Any, min_count: int) -> None:
     texts = ["The U.N. said the man in Rome said so", "the Rome man", "", "so", "the U.N. said 1996-08-22"]
     examples = [TagExample(tuple(text.split())) for text in texts]
-    sights = Sights(LinearRecipe(task="tag", features=kind))
-    counts = sights.learn(examples, min_count)
-    found = sights.find(examples)
+    extractor = FeatureExtractor(LinearRecipe(task="tag", features=kind))
+    counts = extractor.fit(examples, min_count)
+    found = extractor.extract(examples)
     plain = [
         [None if value is None else (column, value) for column, value in enumerate(looks(one.words, place, kind))]
         for one in examples
@@ -101,7 +101,7 @@ def test_features_are_what_is_seen_around_a_word(kind: Any, min_count: int) -> N
             assert (feature >= 0) == (value in kept)
             if value in kept:
                 assert numbers.setdefault(value, feature) == feature
-    assert len(set(numbers.values())) == len(numbers) == len(kept) == sights.keys.size
+    assert len(set(numbers.values())) == len(numbers) == len(kept) == extractor.keys.size
     assert {value: counts[number] for value, number in numbers.items()} == {value: seen.count(value) for value in kept}
     assert found.bounds.tolist() == [0, 9, 12, 12, 13, 17]
 
@@ -116,8 +116,8 @@ def mix(one: int, two: int) -> int:
 
 def test_numbers_of_features_never_change() -> None:
     """Artifacts rely on them: they are the same on every machine and in every version."""
-    sights = Sights(LinearRecipe(task="tag", features="tokens"))
-    columns = list(sights.columns([TagExample(("Anna", "语"))]))
+    extractor = FeatureExtractor(LinearRecipe(task="tag", features="tokens"))
+    columns = list(extractor.columns([TagExample(("Anna", "语"))]))
     digests = [int.from_bytes(blake2b(one.encode(), digest_size=8).digest(), "little") for one in ("anna", "语")]
     assert columns[0].view(np.uint64).tolist() == [mix(1, 0)] * 2
     assert columns[3].view(np.uint64).tolist() == [mix(mix(4, one), 0) for one in digests]
@@ -127,9 +127,9 @@ def test_numbers_of_features_never_change() -> None:
 
 def test_what_a_word_has_not_is_no_feature() -> None:
     """0 stands for what is not there, also where all known features are below it."""
-    sights = Sights(LinearRecipe(task="tag", features="tokens"))
-    sights.keys = np.array([-5, -3])
-    assert (sights.find([TagExample(("a",))]).features == -1).all()
+    extractor = FeatureExtractor(LinearRecipe(task="tag", features="tokens"))
+    extractor.keys = np.array([-5, -3])
+    assert (extractor.extract([TagExample(("a",))]).features == -1).all()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_shapes(word: str, wanted: str) -> None:
 
 
 def every_row(emissions: Any, steps: Any) -> list[tuple[float, tuple[int, ...]]]:
-    """All rows of tags of a sentence with their scores."""
+    """All tag sequences of a sentence with their scores."""
     size = emissions.shape[1]
     found = []
     for row in product(range(size), repeat=len(emissions)):
@@ -177,7 +177,7 @@ def test_the_field_is_the_one_of_networks() -> None:
         crf.start.copy_(torch.from_numpy(steps[5, :5]))
         crf.between.copy_(torch.from_numpy(steps[:5, :5]))
         crf.end.copy_(torch.from_numpy(steps[:5, 5]))
-    barred = faults(LinearRecipe(task="tag", labels=BIO, scheme="BIO"))
+    barred = fault_table(BIO, "BIO")
     legal = np.where(barred, FORBIDDEN, steps)
     rows = torch.from_numpy(emissions)[None].requires_grad_()
     (theirs,) = torch.autograd.grad(crf.log_partition(rows, torch.tensor([7])).sum(), rows)  # its derivative
@@ -185,8 +185,8 @@ def test_the_field_is_the_one_of_networks() -> None:
     np.testing.assert_allclose(ours, theirs[0].numpy(), atol=1e-5)
     best = viterbi(emissions, legal)
     found = crf.decode(emissions)
-    assert best.tolist() == found.labels.tolist()
-    np.testing.assert_allclose(ours[np.arange(7), best], found.chances, atol=1e-5)
+    assert best.tolist() == found[0].tolist()
+    np.testing.assert_allclose(ours[np.arange(7), best], found[1], atol=1e-5)
 
 
 def test_a_step_goes_down_the_slope_of_the_loss() -> None:
@@ -203,7 +203,7 @@ def test_a_step_goes_down_the_slope_of_the_loss() -> None:
         return float(np.log(np.exp([score for score, _ in rows]).sum()) - gold + own)
 
     new, new_steps = weights.copy(), steps.copy()
-    learn_pass(
+    adagrad_epoch(
         np.array([0]), np.array([0, 3]), features, tags, decay, 0.2, new, np.full_like(weights, 0.01), new_steps,
         np.full_like(steps, 0.01), np.zeros_like(steps), 0.3,
     )  # fmt: skip
@@ -227,15 +227,15 @@ def test_answers_never_break_the_scheme(labels: tuple[str, ...], scheme: Scheme,
     rng = np.random.default_rng(3)
     recipe = LinearRecipe(task="tag", labels=labels, scheme=scheme, features="tokens", tokenizer=words.recipe)
     examples = [TagExample(tuple(rng.choice(NAMES, size=size).tolist())) for size in (0, 1, 2, 3, 9, 40)]
-    sights = Sights(recipe)
-    sights.learn(examples, 1)
+    extractor = FeatureExtractor(recipe)
+    extractor.fit(examples, 1)
     size = len(labels)
     for scale in (0.1, 100.0):
-        weights = rng.normal(0, scale, (sights.keys.size, size)).astype(np.float32)
-        model = LinearTagger(recipe, words, sights, weights, rng.normal(0, scale, (size + 1, size + 1)))
-        for example, answer in zip(examples, model.solve(examples), strict=True):
+        weights = rng.normal(0, scale, (extractor.keys.size, size)).astype(np.float32)
+        model = LinearTagger(recipe, words, extractor, weights, rng.normal(0, scale, (size + 1, size + 1)))
+        for example, answer in zip(examples, model.predict_examples(examples), strict=True):
             assert len(answer["tags"]) == len(answer["probabilities"]) == len(example.words)
-            assert check_scheme(answer["tags"], scheme) == []
+            assert not any(is_fault(*pair, scheme) for pair in tag_pairs(answer["tags"]))
             assert all(0 <= chance <= 1 + 1e-9 for chance in answer["probabilities"])
 
 
@@ -249,7 +249,7 @@ def test_a_sentence_that_no_legal_tags_fit(words: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize("name", ["words", "kn3"])
-def test_a_few_examples_are_learnt_by_heart(
+def test_a_few_examples_are_memorised(
     name: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rng = np.random.default_rng(4)
@@ -263,8 +263,8 @@ def test_a_few_examples_are_learnt_by_heart(
     assert manifest.metrics["test"]["examples"] == 2
     assert manifest.recipe["scheme"] == "BIO"
     assert manifest.recipe["features"] == "tokens"
-    assert manifest.recipe["cost"] == COSTS[0]  # the smallest of equals
-    assert [row["cost"] for row in manifest.metrics["costs"]] == list(COSTS)
+    assert manifest.recipe["cost"] == TAGGER_COSTS[0]  # the smallest of equals
+    assert [row["cost"] for row in manifest.metrics["costs"]] == list(TAGGER_COSTS)
     asked = [words for words, _ in given]
     answers = load(tmp_path / "m").predict(asked)
     assert answers == tuned.predict(asked)
@@ -275,7 +275,7 @@ def test_a_few_examples_are_learnt_by_heart(
     assert not np.array_equal(tuned.arrays()["weights"], other["weights"])
 
 
-def test_tags_by_chance_are_not_predicted(words: Tokenizer) -> None:
+def test_random_tags_are_not_predicted(words: Tokenizer) -> None:
     rng = np.random.default_rng(5)
     given = [(sentence, rng.choice(["X", "Y"], size=6).tolist()) for sentence, _ in ITEMS]
     order = rng.permutation(len(given)).tolist()
@@ -302,7 +302,7 @@ def test_what_is_around_and_in_a_word_decides(words: Tokenizer) -> None:
         assert model.predict([sentence])[0]["tags"] == tags
 
 
-def test_characters_are_looked_at_in_pairs(words: Tokenizer) -> None:
+def test_characters_have_bigram_features(words: Tokenizer) -> None:
     """Which characters are one word is only known from both of them."""
     rng = np.random.default_rng(7)
     both = [["甲乙", "乙丙", "丙甲"][number] for number in range(3)]
@@ -314,7 +314,7 @@ def test_characters_are_looked_at_in_pairs(words: Tokenizer) -> None:
     assert model.recipe.features == "characters"
     assert model.recipe.scheme == "BIES"
     examples = read_all("tag", items[80:])
-    found = model.measure(examples, model.solve(examples), samples=0)
+    found = model.measure(examples, model.predict_examples(examples), samples=0)
     assert found["main"] == "word_f1"
     assert found["word_f1"] > 0.95
 
@@ -388,7 +388,7 @@ def test_real_names(name: str, floor: float, features: str, shared_data: Path, w
     dev: list[Any] = read_all("tag", shared_data / "tag" / f"{name}.dev.txt.gz")[::4]
     model = learnt(words, examples[:: len(examples) // 1000], "cost=10", dev=dev)
     assert model.recipe.features == features
-    answers = model.solve(dev)
+    answers = model.predict_examples(dev)
     assert model.measure(dev, answers, samples=0)["entity_f1"] >= floor
     assert scheme_of([answer["tags"] for answer in answers]) == "BIO"
-    assert not any(check_scheme(answer["tags"], "BIO") for answer in answers)
+    assert not any(is_fault(*pair, "BIO") for answer in answers for pair in tag_pairs(answer["tags"]))

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import firth as library
+from firth.artifact.ensemble import EnsembleModel, restore_ensemble
 from firth.counts.em import em_weights
 from firth.errors import AbilityError, ArtifactError, FirthError, RecipeError
-from firth.fit.mixing import MixedModel, mix, restore
-from firth.nets.ensemble import EnsembleRecipe
-from firth.tokens.language import Stream
+from firth.fit.mixing import mix
+from firth.lm.language_model import TokenStream
+from firth.recipes.ensemble import EnsembleRecipe
 from tests.command import firth
 from tests.nets.small_nets import small_net
 from tests.samples import CHINESE, ENGLISH
@@ -31,26 +32,26 @@ def folders(tmp_path: Path) -> list[Path]:
     return [counts, *made]
 
 
-def heldout_stream(model: MixedModel) -> Stream:
+def heldout_stream(model: EnsembleModel) -> TokenStream:
     return model.stream(HELDOUT, [len(HELDOUT)])[0]
 
 
 def test_weights_are_those_of_em_and_probabilities_their_sum(folders: list[Path]) -> None:
     model = mix(folders, [HELDOUT])
-    parts = np.exp([library.load(folder).log_tokens(heldout_stream(model)) for folder in folders])
+    parts = np.exp([library.load(folder).token_logprobs(heldout_stream(model)) for folder in folders])
     np.testing.assert_allclose(model.weights, em_weights(parts).weights, rtol=1e-6)
-    np.testing.assert_allclose(np.exp(model.log_tokens(heldout_stream(model))), model.weights @ parts, rtol=1e-6)
+    np.testing.assert_allclose(np.exp(model.token_logprobs(heldout_stream(model))), model.weights @ parts, rtol=1e-6)
     assert model.weights[0] > 0.5, "the trained part is believed most"
     likelihoods = np.log(parts).sum(axis=1)
-    assert model.log_tokens(heldout_stream(model)).sum() >= likelihoods.max() - 1e-6
+    assert model.token_logprobs(heldout_stream(model)).sum() >= likelihoods.max() - 1e-6
 
 
 def test_the_next_word_sums_to_one_and_agrees_with_scores(folders: list[Path]) -> None:
     model = mix(folders, [HELDOUT])
     stream = heldout_stream(model)
-    logs, history = model.log_tokens(stream), []
+    logs, history = model.token_logprobs(stream), []
     for place, target in enumerate(stream.ids.tolist()):
-        following = model.log_next(history)
+        following = model.next_logprobs(history)
         assert np.exp(following).sum() == pytest.approx(1, abs=1e-5)
         assert following[target] == pytest.approx(logs[place], abs=1e-4)
         history.append(target)
@@ -69,7 +70,7 @@ def test_a_mixture_is_saved_with_its_parts(folders: list[Path], tmp_path: Path) 
         (folder / "manifest.json").unlink()
     again = library.load(out)
     np.testing.assert_allclose(again.weights, expected.weights, rtol=1e-9)
-    assert again.score(HELDOUT, together=True) == expected.score(HELDOUT, together=True)
+    assert again.score(HELDOUT, as_document=True) == expected.score(HELDOUT, as_document=True)
     scored = firth("score", out, text, "--json")
     assert scored.code == 0, scored.err
     assert scored.json["perplexity"] == pytest.approx(made.json["metrics"]["perplexity"], rel=1e-6)
@@ -77,7 +78,7 @@ def test_a_mixture_is_saved_with_its_parts(folders: list[Path], tmp_path: Path) 
     assert firth("verify", out).code == 0
 
 
-def test_what_cannot_be_mixed_is_refused(folders: list[Path], tmp_path: Path) -> None:
+def test_impossible_requests_are_refused_mixed_is_refused(folders: list[Path], tmp_path: Path) -> None:
     for given, kind, said in [
         (folders[:1], RecipeError, "2 to 100 models, not 1"),
         ([folders[0], save_model(small_net("gpt", "chars"), tmp_path / "chars")], RecipeError, "other tokens than"),
@@ -99,10 +100,12 @@ def test_a_made_up_mixture_is_refused(folders: list[Path], parts: str) -> None:
     model = mix(folders[:2], [HELDOUT])
     recipe = EnsembleRecipe(tokenizer=model.tokenizer.recipe, models="a,b", parts=parts)
     with pytest.raises(ArtifactError):
-        restore(recipe, model.arrays(), model.tokenizer, "lines")
+        restore_ensemble(recipe, model.arrays(), model.tokenizer, "lines")
     arrays = model.arrays() | {"weights": np.array([0.5, 0.4])}
-    with pytest.raises(ArtifactError, match="do not add up"):
-        restore(model.recipe, arrays, model.tokenizer, "lines")
+    with pytest.raises(ArtifactError, match="do not sum to 1"):
+        restore_ensemble(model.recipe, arrays, model.tokenizer, "lines")
     words = json.dumps([json.loads(model.recipe.parts)[0], {"type": "tokenizer"}])
     with pytest.raises(ArtifactError):
-        restore(EnsembleRecipe(tokenizer=recipe.tokenizer, parts=words), model.arrays(), model.tokenizer, "lines")
+        restore_ensemble(
+            EnsembleRecipe(tokenizer=recipe.tokenizer, parts=words), model.arrays(), model.tokenizer, "lines"
+        )

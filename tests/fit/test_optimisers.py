@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from firth.errors import ArtifactError
-from firth.fit.optimisers import Lamb, forget, make_optimiser, optimiser_arrays, restore_optimiser
+from firth.fit.optimisers import Lamb, make_optimiser, optimiser_arrays, reset_state, restore_optimiser
 from firth.nets.recipe import LearningRecipe
 
 NAMES = ("adamw", "adam", "adagrad", "sgd", "lamb")
@@ -20,15 +20,15 @@ def network(seed: int = 0) -> nn.Module:
     return nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3), nn.Linear(3, 2))
 
 
-def step(optimiser: torch.optim.Optimizer, learner: nn.Module, seed: int) -> None:
+def step(optimiser: torch.optim.Optimizer, module: nn.Module, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
-    for parameter in learner.parameters():
+    for parameter in module.parameters():
         parameter.grad = torch.randn(parameter.shape, generator=generator)
     optimiser.step()
 
 
-def values(learner: nn.Module) -> torch.Tensor:
-    return torch.cat([parameter.detach().flatten() for parameter in learner.parameters()])
+def values(module: nn.Module) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
 
 
 def test_lamb_follows_its_algorithm() -> None:
@@ -59,13 +59,13 @@ def test_lamb_takes_adams_step_for_biases_and_from_nothing() -> None:
 
 @EVERY
 def test_biases_and_norms_are_not_decayed(name: str) -> None:
-    learner = network()
-    optimiser = make_optimiser(LearningRecipe(optimiser=name, decay=0.5), learner, 0.1)  # type: ignore[arg-type]
-    before = {key: one.detach().clone() for key, one in learner.named_parameters()}
-    for parameter in learner.parameters():
+    module = network()
+    optimiser = make_optimiser(LearningRecipe(optimiser=name, weight_decay=0.5), module, 0.1)  # type: ignore[arg-type]
+    before = {key: one.detach().clone() for key, one in module.named_parameters()}
+    for parameter in module.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimiser.step()
-    for key, parameter in learner.named_parameters():
+    for key, parameter in module.named_parameters():
         moved = not torch.equal(parameter.detach(), before[key])
         assert moved == (parameter.ndim > 1), key
 
@@ -73,39 +73,39 @@ def test_biases_and_norms_are_not_decayed(name: str) -> None:
 @EVERY
 def test_a_state_comes_back(name: str) -> None:
     learning = LearningRecipe(optimiser=name)  # type: ignore[arg-type]
-    learner = network()
-    optimiser = make_optimiser(learning, learner, 0.1)
+    module = network()
+    optimiser = make_optimiser(learning, module, 0.1)
     for seed in range(3):
-        step(optimiser, learner, seed)
-    arrays = {key: array.copy() for key, array in optimiser_arrays(optimiser, learner).items()}
+        step(optimiser, module, seed)
+    arrays = {key: array.copy() for key, array in optimiser_arrays(optimiser, module).items()}
     other = network(seed=1)
-    other.load_state_dict(learner.state_dict())
+    other.load_state_dict(module.state_dict())
     again = make_optimiser(learning, other, 0.1)
     restore_optimiser(again, other, arrays)
     for seed in range(3, 6):
-        step(optimiser, learner, seed)
+        step(optimiser, module, seed)
         step(again, other, seed)
-    assert torch.equal(values(learner), values(other))
+    assert torch.equal(values(module), values(other))
 
 
 @EVERY
 def test_what_is_forgotten_was_never_there(name: str) -> None:
     learning = LearningRecipe(optimiser=name)  # type: ignore[arg-type]
-    learner, other = network(), network()
-    optimiser = make_optimiser(learning, learner, 0.1)
+    module, other = network(), network()
+    optimiser = make_optimiser(learning, module, 0.1)
     for seed in range(3):
-        step(optimiser, learner, seed)
-    other.load_state_dict(learner.state_dict())
-    forget(optimiser, learner.parameters())
+        step(optimiser, module, seed)
+    other.load_state_dict(module.state_dict())
+    reset_state(optimiser, module.parameters())
     fresh = make_optimiser(learning, other, 0.1)
-    step(optimiser, learner, 9)
+    step(optimiser, module, 9)
     step(fresh, other, 9)
-    assert torch.equal(values(learner), values(other))
+    assert torch.equal(values(module), values(other))
 
 
 def test_a_state_of_another_shape_is_refused() -> None:
-    learner = network()
-    optimiser = make_optimiser(LearningRecipe(), learner, 0.1)
+    module = network()
+    optimiser = make_optimiser(LearningRecipe(), module, 0.1)
     for bad in ({"optimiser.0.weight.exp_avg": np.zeros((1, 1))}, {"optimiser.nothing.exp_avg": np.zeros(())}):
         with pytest.raises(ArtifactError, match="fits no parameter"):
-            restore_optimiser(optimiser, learner, bad)
+            restore_optimiser(optimiser, module, bad)

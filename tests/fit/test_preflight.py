@@ -9,64 +9,66 @@ from dataclasses import replace
 import pytest
 
 from firth.errors import BudgetError
-from firth.fit import preflight, settle
-from firth.fit.budget import Budget
-from firth.fit.loop import Plan, take_step
-from firth.fit.preflight import Pace, Watch, describe, expected_memory, make_plan, measure
+from firth.fit import preflight, resolve
+from firth.fit.loop import TrainingPlan, optimizer_step
+from firth.fit.preflight import BudgetController, Throughput, describe, expected_memory, make_plan, measure
+from firth.fit.run import Budget
 from firth.nets.recipe import OutputRecipe
-from tests.fit.small_nets import learn, make_run, masked, open_small, parameters, same, small
+from tests.fit.small_nets import make_run, masked, open_small, parameters, same, small, trained
 
 
-def planned(budget: str | None, **changes: object) -> tuple[Plan, Pace]:
-    session = open_small(small(**changes), make_run(budget="1tok"))
-    return make_plan(session.learner, session.batches, session.recipe, Budget.parse(budget) if budget else None, 0)
+def planned(budget: str | None, **changes: object) -> tuple[TrainingPlan, Throughput]:
+    trainer = open_small(small(**changes), make_run(budget="1tok"))
+    return make_plan(trainer.module, trainer.batches, trainer.recipe, Budget.parse(budget) if budget else None, 0)
 
 
 def test_measuring_changes_nothing() -> None:
-    session = open_small(masked(), make_run(budget="2ktok"))
-    before = parameters(session)
-    paces: list[Pace] = []
+    trainer = open_small(masked(), make_run(budget="2ktok"))
+    before = parameters(trainer)
+    paces: list[Throughput] = []
 
-    def enough(pace: Pace, elapsed: float) -> bool:
-        paces.append(pace)
+    def enough(throughput: Throughput, elapsed: float) -> bool:
+        paces.append(throughput)
         return len(paces) == 6
 
-    pace = measure(session.learner, session.batches, session.recipe, 0, enough)
-    assert same(before, parameters(session))
-    assert all(parameter.grad is None for parameter in session.learner.parameters())
-    assert session.optimiser.state == {}
-    assert pace.steps == 5, "the first step is not to count"
+    throughput = measure(trainer.module, trainer.batches, trainer.recipe, 0, enough)
+    assert same(before, parameters(trainer))
+    assert all(parameter.grad is None for parameter in trainer.module.parameters())
+    assert trainer.optimiser.state == {}
+    assert throughput.steps == 5, "the first step is not to count"
     assert paces[0].steps == 1
-    assert pace.tokens > 4 * paces[0].tokens / 2
+    assert throughput.tokens > 4 * paces[0].tokens / 2
     other = open_small(masked(), make_run(budget="2ktok"))
-    assert same(parameters(learn(session)), parameters(learn(other)))
+    assert same(parameters(trained(trainer)), parameters(trained(other)))
 
 
-def test_plans_for_tokens_operations_and_passes() -> None:
+def test_plans_for_tokens_flops_and_epochs() -> None:
     plan, _ = planned("5ktok")
     assert (plan.unit, plan.total, plan.tokens, plan.seconds) == ("tokens", 5000, 5000, None)
-    plan, pace = planned("3e8flop")
+    plan, throughput = planned("3e8flop")
     assert (plan.unit, plan.total) == ("flops", 3e8)
-    assert plan.tokens == round(3e8 * pace.tokens / pace.flops)
+    assert plan.tokens == round(3e8 * throughput.tokens / throughput.flops)
     plan, _ = planned(None, epochs=4)
-    session = open_small(small(), make_run(budget="1tok"))
-    assert plan.total == 4 * session.batches.tokens
-    assert planned("5ktok", short=0.25)[0].short == 1250
+    trainer = open_small(small(), make_run(budget="1tok"))
+    assert plan.total == 4 * trainer.batches.tokens
+    assert planned("5ktok", short_phase=0.25)[0].short == 1250
 
 
 def test_a_run_without_a_budget_is_ten_minutes_of_an_ordinary_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not of this one: the plan must not depend on what else it does just now."""
-    monkeypatch.setattr(preflight, "_LONGEST", 0.1)
+    monkeypatch.setattr(preflight, "_MAX_SECONDS", 0.1)
     plans = []
     for slow in (False, True):
         if slow:
-            monkeypatch.setattr(preflight, "take_step", lambda *given: (time.sleep(0.05), take_step(*given))[1])
-        session = open_small(small(epochs=1_000_000), make_run(budget=None))
-        plans.append(session.plan.total)
-    work = settle.work_for_token(session.recipe, len(session.vocabulary))
-    assert plans == [600 / (work / settle._FLOPS + settle._OVERHEAD)] * 2
-    asked = make_plan(session.learner, session.batches, session.recipe, None, 0)[0]
-    assert asked.total == 1_000_000 * session.batches.tokens
+            monkeypatch.setattr(
+                preflight, "optimizer_step", lambda *given: (time.sleep(0.05), optimizer_step(*given))[1]
+            )
+        trainer = open_small(small(epochs=1_000_000), make_run(budget=None))
+        plans.append(trainer.plan.total)
+    flops = resolve.flops_per_token(trainer.recipe, len(trainer.vocabulary))
+    assert plans == [600 / (flops / resolve._FLOPS + resolve._OVERHEAD)] * 2
+    asked = make_plan(trainer.module, trainer.batches, trainer.recipe, None, 0)[0]
+    assert asked.total == 1_000_000 * trainer.batches.tokens
 
 
 def test_a_table_has_no_operations_to_count() -> None:
@@ -77,33 +79,33 @@ def test_a_table_has_no_operations_to_count() -> None:
 
 
 def test_a_plan_for_time() -> None:
-    plan, pace = planned("3s")
+    plan, throughput = planned("3s")
     assert plan.seconds == 3
-    assert 0.5 * 3 * pace.speed < plan.tokens < 3 * pace.speed
+    assert 0.5 * 3 * throughput.speed < plan.tokens < 3 * throughput.speed
 
 
-def test_what_a_run_will_cost_is_told() -> None:
-    session = open_small(small(), make_run(budget="1tok"))
-    told = describe(Plan("tokens", 4000, 4000), Pace(2.0, 1000, 5e9, 10), session.learner, 2000)
-    assert re.search(r"^[\d,]+ parameters, about [\d,]+ MB of memory; 500 tokens/s \(2 GFLOP/s\)", told)
-    assert "4,000 tokens (2 passes over the text) in 40 steps, 2.0e+10 FLOPs, about 8 s" in told
-    assert 50 << 20 < expected_memory(session.learner) < 64 << 30
-    told = describe(Plan("tokens", 4000, 4000), Pace(2.0, 1000, 0.0, 10), session.learner, 2000)
-    assert "FLOP" not in told, "a table of vectors is looked up"
+def test_the_expected_cost_is_described() -> None:
+    trainer = open_small(small(), make_run(budget="1tok"))
+    summary = describe(TrainingPlan("tokens", 4000, 4000), Throughput(2.0, 1000, 5e9, 10), trainer.module, 2000)
+    assert re.search(r"^[\d,]+ parameters, about [\d,]+ MB of memory; 500 tokens/s \(2 GFLOP/s\)", summary)
+    assert "4,000 tokens (2 epochs) in 40 steps, 2.0e+10 FLOPs, about 8 s" in summary
+    assert 50 << 20 < expected_memory(trainer.module) < 64 << 30
+    summary = describe(TrainingPlan("tokens", 4000, 4000), Throughput(2.0, 1000, 0.0, 10), trainer.module, 2000)
+    assert "FLOP" not in summary, "a table of vectors is looked up"
 
 
-def run_of(speeds: list[float], plan: Plan, step: float = 0.01) -> float:
+def run_of(speeds: list[float], plan: TrainingPlan, step: float = 0.01) -> float:
     """When a run ends whose speed is the first number in its first second, the second in its second..."""
-    watch, done, elapsed = Watch(), 0.0, 0.2
+    controller, done, elapsed = BudgetController(), 0.0, 0.2
     while done < plan.total:
         elapsed += step
         done += step * speeds[min(int(elapsed), len(speeds) - 1)]
-        watch.look(plan, done, elapsed)
+        controller.adjust(plan, done, elapsed)
     return elapsed
 
 
 def test_a_run_as_fast_as_planned_keeps_its_plan() -> None:
-    plan = Plan("tokens", 100 * 9.6, 960, seconds=10)
+    plan = TrainingPlan("tokens", 100 * 9.6, 960, seconds=10)
     assert run_of([100], plan) == pytest.approx(9.8, abs=0.05)
     assert plan.changed == 0
     assert plan.total == 960
@@ -111,12 +113,12 @@ def test_a_run_as_fast_as_planned_keeps_its_plan() -> None:
 
 @pytest.mark.parametrize("speeds", [[50], [200], [100, 100, 100, 100, 30], [100, 60, 200, 60, 200, 50, 100], [500, 20]])
 def test_a_run_ends_in_time_whatever_the_machine_does(speeds: list[float]) -> None:
-    plan = Plan("tokens", 960, 960, seconds=10)
+    plan = TrainingPlan("tokens", 960, 960, seconds=10)
     assert 9.5 <= run_of(speeds, plan) <= 10.2
     assert plan.changed > 0
 
 
 def test_without_a_budget_of_time_nothing_is_changed() -> None:
-    plan = Plan("tokens", 960, 960)
+    plan = TrainingPlan("tokens", 960, 960)
     assert run_of([10], plan) > 90
     assert plan.changed == 0

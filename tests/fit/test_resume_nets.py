@@ -1,4 +1,4 @@
-"""Training that was interrupted goes on without a trace: the same bits as if nothing had happened."""
+"""Resumed training gives the same bits as uninterrupted training."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ import pytest
 import firth
 from firth.errors import ArtifactError, BudgetError, OutputError, RecipeError
 from firth.fit import nets
-from firth.fit.nets import Session
+from firth.fit.nets import Trainer
 from firth.nets.recipe import NetRecipe
 from tests.command import firth as command
-from tests.fit.small_nets import learn, make_run, masked, open_small, parameters, same, sentences, small, text
+from tests.fit.small_nets import make_run, masked, open_small, parameters, same, sentences, small, text, trained
 
 BUDGET = "2ktok"
 
@@ -31,10 +31,10 @@ class SwitchedOffError(Exception):
     """The machine was switched off."""
 
 
-def stop_after(session: Session, saves: int) -> None:
-    """Learns until the state was kept so often, and dies."""
-    assert session.keeper is not None
-    keep, kept = session.keeper.keep, []
+def stop_after(trainer: Trainer, saves: int) -> None:
+    """Train until a number of checkpoints were saved, then crash."""
+    assert trainer.checkpointer is not None
+    keep, kept = trainer.checkpointer.save, []
 
     def keeping(*given: Any) -> None:
         keep(*given)
@@ -42,17 +42,17 @@ def stop_after(session: Session, saves: int) -> None:
         if len(kept) == saves:
             raise SwitchedOffError
 
-    session.keeper.keep = keeping  # type: ignore[method-assign]
+    trainer.checkpointer.save = keeping  # type: ignore[method-assign]
     with pytest.raises(SwitchedOffError):
-        learn(session)
+        trained(trainer)
 
 
-def interrupted(recipe: NetRecipe, folder: Path, moments: list[int], valid: bool = False) -> Session:
+def interrupted(recipe: NetRecipe, folder: Path, moments: list[int], valid: bool = False) -> Trainer:
     """A run that died after so many saves, was resumed, died again..., and is done."""
     for number, moment in enumerate(moments):
         run = make_run(folder, BUDGET, valid=valid, resume=number > 0)
         stop_after(open_small(recipe, run), moment)
-    return learn(open_small(recipe, make_run(folder, BUDGET, valid=valid, resume=True)))
+    return trained(open_small(recipe, make_run(folder, BUDGET, valid=valid, resume=True)))
 
 
 @pytest.mark.parametrize(
@@ -60,17 +60,17 @@ def interrupted(recipe: NetRecipe, folder: Path, moments: list[int], valid: bool
     [
         small(),
         masked(),
-        small(optimiser="lamb", rate=0.05),
+        small(optimiser="lamb", lr=0.05),
         small(optimiser="adagrad"),
-        small(optimiser="sgd", rate=0.5, schedule="cosine"),
-        small(optimiser="adam", short=0.4, accumulate=2),
-        replace(small(), encoder=replace(small().encoder, kind="lstm", inner=0, weight_drop=0.2)),
+        small(optimiser="sgd", lr=0.5, schedule="cosine"),
+        small(optimiser="adam", short_phase=0.4, grad_accumulation=2),
+        replace(small(), encoder=replace(small().encoder, kind="lstm", ffn_width=0, weight_drop=0.2)),
     ],
     ids=["adamw", "masked", "lamb", "adagrad", "sgd", "short", "lstm"],
 )
-def test_going_on_gives_the_same_bits(recipe: NetRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resuming_gives_the_same_bits(recipe: NetRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FIRTH_CHECKPOINT", "0")
-    whole = learn(open_small(recipe, make_run(budget=BUDGET)))
+    whole = trained(open_small(recipe, make_run(budget=BUDGET)))
     again = interrupted(recipe, tmp_path / "m", [5, 1, 9])
     assert again.state.step == whole.state.step > 20
     assert same(parameters(again), parameters(whole))
@@ -81,10 +81,10 @@ def test_going_on_gives_the_same_bits(recipe: NetRecipe, tmp_path: Path, monkeyp
     assert timeless[0] == timeless[1]
 
 
-def test_validation_goes_on_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FIRTH_CHECKPOINT", "0")
-    recipe = small(patience=3, rate=0.3)  # too fast to get any better for long
-    whole = learn(open_small(recipe, make_run(budget=BUDGET, valid=True)))
+    recipe = small(patience=3, lr=0.3)  # too fast to get any better for long
+    whole = trained(open_small(recipe, make_run(budget=BUDGET, valid=True)))
     assert whole.best
     assert whole.state.tokens < 1800
     again = interrupted(recipe, tmp_path / "m", [3, 3], valid=True)
@@ -92,8 +92,8 @@ def test_validation_goes_on_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert same(parameters(again), parameters(whole))
 
 
-def test_the_plan_is_kept_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever goes on does not measure again."""
+def test_the_plan_is_saved_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resumed run does not measure the speed again."""
     first = open_small(small(), make_run(tmp_path / "m", "8s"))
     kept = json.loads((tmp_path / "m" / "checkpoint" / "manifest.json").read_text())
     assert kept["state"]["state"]["step"] == 0
@@ -103,7 +103,7 @@ def test_the_plan_is_kept_before_the_first_step(tmp_path: Path, monkeypatch: pyt
     assert again.elapsed >= first.state.seconds
 
 
-def test_only_the_same_run_goes_on(tmp_path: Path) -> None:
+def test_only_the_same_run_is_resumed(tmp_path: Path) -> None:
     open_small(small(), make_run(tmp_path / "m", BUDGET))
     for recipe, run in (
         (small(batch=32), make_run(tmp_path / "m", BUDGET, resume=True)),
@@ -116,13 +116,13 @@ def test_only_the_same_run_goes_on(tmp_path: Path) -> None:
     other = replace(make_run(tmp_path / "m", BUDGET, resume=True), corpus=make_run(valid=True).valid)
     with pytest.raises(RecipeError, match="something else"):
         open_small(small(), other)
-    slower = open_small(small(rate=0.001), make_run(tmp_path / "m", BUDGET, resume=True))
-    assert slower.rate == 0.001
+    slower = open_small(small(lr=0.001), make_run(tmp_path / "m", BUDGET, resume=True))
+    assert slower.lr == 0.001
     with pytest.raises(OutputError, match="--resume"):
         firth.train(small(), text(), out=tmp_path / "m", budget=BUDGET)
 
 
-def test_a_damaged_checkpoint_is_told(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     open_small(small(), make_run(tmp_path / "m", BUDGET))
     state = tmp_path / "m" / "checkpoint" / "state-1.safetensors"
     whole = state.read_bytes()
@@ -135,35 +135,35 @@ def test_a_damaged_checkpoint_is_told(tmp_path: Path) -> None:
         open_small(small(), make_run(tmp_path / "m", BUDGET, resume=True))
 
 
-def test_a_state_without_a_tensor_is_told() -> None:
-    session = open_small(small(), make_run(budget=BUDGET))
-    arrays = parameters(session)
+def test_a_checkpoint_without_a_tensor_is_refused() -> None:
+    trainer = open_small(small(), make_run(budget=BUDGET))
+    arrays = parameters(trainer)
     name = next(iter(arrays))
     for bad in ({key: one for key, one in arrays.items() if key != name}, arrays | {name: np.zeros(3)}):
-        with pytest.raises(ArtifactError, match="missing or of another shape"):
-            session.learner.restore(bad)
+        with pytest.raises(ArtifactError, match="missing or has another shape"):
+            trainer.module.restore(bad)
 
 
-def test_infinite_parameters_are_never_kept(tmp_path: Path) -> None:
-    session = open_small(small(), make_run(tmp_path / "m", BUDGET))
-    next(iter(session.learner.arrays().values()))[:] = np.inf
+def test_infinite_parameters_are_never_saved(tmp_path: Path) -> None:
+    trainer = open_small(small(), make_run(tmp_path / "m", BUDGET))
+    next(iter(trainer.module.arrays().values()))[:] = np.inf
     with pytest.raises(firth.FirthError, match="infinite"):
-        session.keep()
+        trainer.save()
     kept = open_small(small(), make_run(tmp_path / "m", BUDGET, resume=True))
     assert all(np.isfinite(array).all() for array in parameters(kept).values())
 
 
-def test_other_threads_are_remarked_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    session = open_small(small(), make_run(tmp_path / "m", BUDGET))
-    session.threads = 7
-    session.keep()
+def test_another_number_of_threads_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer = open_small(small(), make_run(tmp_path / "m", BUDGET))
+    trainer.threads = 7
+    trainer.save()
     open_small(small(), make_run(tmp_path / "m", BUDGET, resume=True))
     assert "began with 7 threads" in capsys.readouterr().err
 
 
 def arguments(folder: Path, out: str) -> list[str]:
-    few = ["encoder.heads=2", "encoder.width=16", "encoder.inner=32", "encoder.layers=1", "embedding.width=16"]
-    settings = [part for one in (*few, "rows.length=16", "learning.batch=64") for part in ("--set", one)]
+    few = ["encoder.heads=2", "encoder.width=16", "encoder.ffn_width=32", "encoder.layers=1", "embedding.width=16"]
+    settings = [part for one in (*few, "sequence.length=16", "learning.batch=64") for part in ("--set", one)]
     return [
         *("train", "bert", str(folder / "text.txt"), "-o", str(folder / out), "--budget", "5ktok", "--threads", "1"),
         *settings,
@@ -171,7 +171,7 @@ def arguments(folder: Path, out: str) -> list[str]:
 
 
 def test_killed_at_a_random_moment_through_the_command_line(tmp_path: Path) -> None:
-    """kill -9, perhaps in the middle of a save, which goes on all the time here."""
+    """kill -9, probably during a checkpoint, which are written all the time here."""
     (tmp_path / "text.txt").write_text("\n".join(sentences()), encoding="utf-8")
     whole = command(*arguments(tmp_path, "whole"), "--json")
     assert whole.code == 0, whole.err
@@ -195,8 +195,8 @@ def test_killed_at_a_random_moment_through_the_command_line(tmp_path: Path) -> N
     assert command("verify", tmp_path / "killed").code == 0
 
 
-def test_a_model_goes_on_with_other_text(tmp_path: Path) -> None:
-    recipe = masked(rate=0.003)
+def test_a_model_is_adapted_to_other_text(tmp_path: Path) -> None:
+    recipe = masked(lr=0.003)
     firth.train(recipe, text(), out=tmp_path / "m", budget=BUDGET, threads=1)
     other = text(90, seed=3)
     held = text(24, seed=4)
@@ -209,7 +209,7 @@ def test_a_model_goes_on_with_other_text(tmp_path: Path) -> None:
     old = firth.load(tmp_path / "m")
     assert adapted.heads.keys() == old.heads.keys()
     assert adapted.counts.tolist() == old.counts.tolist(), "output layers are built by them"
-    settings = ["objectives=mlm", "learning.rate=1e-9"]
+    settings = ["objectives=mlm", "learning.lr=1e-9"]
     alone = firth.adapt(tmp_path / "m", other, out=tmp_path / "b", budget="1tok", threads=1, settings=settings)
     for name, array in old.arrays().items():
         if name != "spelling":

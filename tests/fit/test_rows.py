@@ -1,4 +1,4 @@
-"""Rows: every format on texts whose ids are all different, so that what is read can be told from the rows."""
+"""Rows of every format, on texts of distinct ids, so that rows identify their text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firth.fit.batches import Cursor
-from firth.fit.packing import pack
+from firth.fit.rows import pack
 from firth.nets.recipe import Format
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD
@@ -20,7 +20,7 @@ from tests.fit.reading_batches import (
     SEQUENCES,
     VOCABULARY,
     batches_of,
-    one_pass,
+    one_epoch,
     parts_in,
     parts_of,
     some_text,
@@ -44,7 +44,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
 def test_a_stream_by_hand(tmp_path: Path) -> None:
     store = store_of(numbered([[2, 1], [3]]), tmp_path)
     recipe = small_recipe("clm", length=4, batch=8)
-    steps = one_pass(batches_of(recipe, store, corrupt=False))
+    steps = one_epoch(batches_of(recipe, store, corrupt=False))
     circle = [EOS, 5, 6, EOS, 7, EOS, EOS, 8, 9, 10, EOS]
     rows = [row.tolist() for step in steps for batch in step for row in batch.ids]
     assert [len(step[0].ids) for step in steps] == [2, 2]
@@ -65,7 +65,7 @@ def test_a_stream_is_read_once(text: TokenStore, objective: str, length: int) ->
     batches = batches_of(recipe, text, corrupt=False)
     overlap = 0 if objective == "mlm" else 1
     for epoch in (0, 1):
-        steps = one_pass(batches, epoch)
+        steps = one_epoch(batches, epoch)
         circle = [(token, number) for number, ids in enumerate(stream_of(text)) for token in ids]
         where = {token: place for place, (token, _) in enumerate(circle) if token > MASK}
         counts = np.zeros(len(circle), dtype=int)
@@ -90,7 +90,7 @@ def test_parts_of_a_stream_are_documents(text: TokenStore) -> None:
     documents = stream_of(text)
     number = {token: index for index, ids in enumerate(documents) for token in ids if token > MASK}
     found = 0
-    for ids, _ in parts_in(one_pass(batches_of(small_recipe("clm", length=32), text, corrupt=False))):
+    for ids, _ in parts_in(one_epoch(batches_of(small_recipe("clm", length=32), text, corrupt=False))):
         inside = {number[token] for token in words(ids)}
         assert len(inside) <= 1
         if inside:
@@ -105,8 +105,8 @@ def test_a_text_shorter_than_a_row_is_one_row_from_its_beginning(tmp_path: Path)
     (batch,), after = batches_of(small_recipe("clm"), store, corrupt=False).step(Cursor())
     assert batch.ids.tolist() == [[EOS, 5, 6, EOS, 7, EOS]]
     assert after == Cursor(1, 0)
-    assert batch.parts is None
-    assert batch.positions is None
+    assert batch.sequence_ids is None
+    assert batch.position_ids is None
 
 
 EXPECTED: dict[tuple[str, str], list[list[int]]] = {
@@ -128,7 +128,7 @@ def test_sequences_by_hand(form: Format, objective: str, tmp_path: Path) -> None
     store = store_of(numbered([[3, 1], [2]]), tmp_path)
     recipe = small_recipe(objective, form=form, length=16)
     batches = batches_of(recipe, store, corrupt=objective == "autoencoding")
-    steps = one_pass(batches)
+    steps = one_epoch(batches)
     parts = parts_in(steps)
     assert sorted(ids for ids, _ in parts) == sorted(EXPECTED[form, objective])
     assert sum(batch.tokens for step in steps for batch in step) == 6
@@ -146,7 +146,7 @@ def test_every_token_is_read_once(text: TokenStore, form: Format, length: int) -
             continue
         recipe = small_recipe(objective, form=form, length=length, batch=4 * length)
         batches = batches_of(recipe, text, corrupt=objective == "autoencoding")
-        steps = one_pass(batches)
+        steps = one_epoch(batches)
         assert all(batch.shape[1] <= length for step in steps for batch in step)
         read = [token for ids, _ in parts_in(steps) for token in words(ids)]
         times = 2 if objective == "autoencoding" else 1
@@ -157,13 +157,13 @@ def test_every_token_is_read_once(text: TokenStore, form: Format, length: int) -
 
 
 def test_sequences_are_contiguous_and_keep_to_documents(text: TokenStore) -> None:
-    documents = [[token for ids in text.document(number) for token in ids] for number in range(text.facts.documents)]
+    documents = [[token for ids in text.document(number) for token in ids] for number in range(text.info.documents)]
     number = {token: index for index, ids in enumerate(documents) for token in ids}
     firsts = {ids[0] for ids in documents}
     over = 0
     for form in ("full-sentences", "doc-sentences", "segment-pair", "sentence-pair"):
         recipe = small_recipe("mlm", form=form, length=48)
-        for ids, _ in parts_in(one_pass(batches_of(recipe, text, corrupt=False))):
+        for ids, _ in parts_in(one_epoch(batches_of(recipe, text, corrupt=False))):
             here = words(ids)
             assert here == list(range(here[0], here[-1] + 1))  # ids were given in the order of the text
             crossed = {number[token] for token in here}
@@ -178,9 +178,9 @@ def test_sequences_are_contiguous_and_keep_to_documents(text: TokenStore) -> Non
 
 def test_sequences_end_with_sentences_or_words(text: TokenStore) -> None:
     """Words of the text have two tokens: no sequence ends within one, though all are nearly as long as they may be."""
-    starts = {token for token, start in zip(text.ids.tolist(), text.starts.tolist(), strict=True) if start}
+    starts = {token for token, start in zip(text.ids.tolist(), text.word_starts.tolist(), strict=True) if start}
     for form in ("full-sentences", "segment-pair", "sentences"):
-        parts = parts_in(one_pass(batches_of(small_recipe("mlm", form=form, length=48), text, corrupt=False)))
+        parts = parts_in(one_epoch(batches_of(small_recipe("mlm", form=form, length=48), text, corrupt=False)))
         assert all(words(ids)[0] in starts for ids, _ in parts)
         if form == "full-sentences":
             assert sorted(len(ids) for ids, _ in parts)[1] > 40  # but for the last of the text
@@ -210,14 +210,14 @@ def test_labels_of_next_sentences_are_true(text: TokenStore, form: Format, lengt
     batches = batches_of(recipe, text)
     number = {
         token: index
-        for index in range(text.facts.documents)
+        for index in range(text.info.documents)
         for sentence in text.document(index)
         for token in sentence.tolist()
     }
     counts, read = [0, 0, 0], []
-    for step in one_pass(batches):
+    for step in one_epoch(batches):
         for batch in step:
-            labels = batch.marks["nsp.labels"].tolist()
+            labels = batch.labels["nsp.labels"].tolist()
             parts = list(parts_of(batch))
             assert len(labels) == len(parts)
             for (ids, segments), label in zip(parts, labels, strict=True):
@@ -244,9 +244,9 @@ def test_labels_of_next_sentences_are_true(text: TokenStore, form: Format, lengt
 def test_labels_of_order_are_true(text: TokenStore) -> None:
     recipe = small_recipe("sop", form="segment-pair", length=32)
     counts = [0, 0, 0]
-    for step in one_pass(batches_of(recipe, text)):
+    for step in one_epoch(batches_of(recipe, text)):
         for batch in step:
-            for (ids, segments), label in zip(parts_of(batch), batch.marks["sop.labels"].tolist(), strict=True):
+            for (ids, segments), label in zip(parts_of(batch), batch.labels["sop.labels"].tolist(), strict=True):
                 second = words([token for token, kind in zip(ids, segments, strict=True) if kind == 1])
                 counts[label] += 1
                 if label >= 0:
@@ -267,19 +267,19 @@ def second_first(ids: list[int], segments: list[int]) -> list[int]:
 def test_a_tenth_of_the_pairs_is_short_and_the_rest_is_full(tmp_path: Path) -> None:
     store = store_of(numbered([[9] * 2000]), tmp_path, vocabulary=VOCABULARY)
     recipe = small_recipe("mlm", form="segment-pair", length=64)
-    lengths = np.array([len(ids) for ids, _ in parts_in(one_pass(batches_of(recipe, store, corrupt=False)))])
+    lengths = np.array([len(ids) for ids, _ in parts_in(one_epoch(batches_of(recipe, store, corrupt=False)))])
     full = int((lengths >= 61).sum())  # a sentence may end one before the room does
     assert abs(full - 0.9 * len(lengths)) < 5 * np.sqrt(0.09 * len(lengths))
     assert lengths.min() < 20
 
 
-def test_segments_are_told_only_to_who_asks(text: TokenStore) -> None:
+def test_segments_are_given_only_to_recipes_with_segments(text: TokenStore) -> None:
     recipe = small_recipe("nsp", form="segment-pair")
     (batch,), _ = batches_of(recipe, text).step(Cursor())
-    assert batch.segments is not None
+    assert batch.segment_ids is not None
     without = replace(recipe, embedding=replace(recipe.embedding, segments=0))
     (batch,), _ = batches_of(without, text).step(Cursor())
-    assert batch.segments is None
+    assert batch.segment_ids is None
 
 
 # Packing
@@ -301,7 +301,7 @@ def test_packing_loses_nothing(lengths: list[int], capacity: int) -> None:
 
 
 def test_what_does_not_fit_is_not_written_beside_the_row() -> None:
-    with pytest.raises(ValueError, match="21 places"):
+    with pytest.raises(ValueError, match="21 tokens"):
         pack(np.array([3, 21, 4]), 20)
 
 
@@ -314,7 +314,7 @@ def test_rows_are_full(form: Format, length: int, tmp_path: Path) -> None:
     recipe = small_recipe("mlm", form=form, length=length)
     batches = batches_of(recipe, store, corrupt=False)
     assert batches.fill > 0.97
-    shown = [batch for step in one_pass(batches) for batch in step]
+    shown = [batch for step in one_epoch(batches) for batch in step]
     used = sum(int((batch.ids != PAD).sum()) for batch in shown)
     rows = sum(batch.shape[0] for batch in shown)
     assert used / (rows * length) == pytest.approx(batches.fill, abs=1e-9)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers.optimization import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup
 
-from firth.fit.schedules import SCHEDULES, auto_rate, rate_factor
+from firth.fit.schedules import SCHEDULES, auto_lr, lr_factor
 from firth.nets.recipe import LearningRecipe
 from firth.recipes.nets import SIZES, bert, ffnn, gpt, lbl, lstm, resize, xu_bigram
 
@@ -17,7 +17,7 @@ PLANNED, WARMUP = 1000, 100
 
 
 def factors(schedule: str, warmup: float = WARMUP / PLANNED) -> list[float]:
-    return [rate_factor(schedule, step, PLANNED, warmup) for step in range(PLANNED + 1)]
+    return [lr_factor(schedule, step, PLANNED, warmup) for step in range(PLANNED + 1)]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -26,14 +26,14 @@ def test_a_schedule_rises_to_one_and_never_above(schedule: str) -> None:
     assert max(found) == found[WARMUP] == 1.0
     assert all(found[step] < found[step + 1] for step in range(WARMUP))
     assert all(found[step] >= found[step + 1] for step in range(WARMUP, PLANNED))
-    assert rate_factor(schedule, 3 * PLANNED, PLANNED, 0.1) == found[-1]  # past its end
+    assert lr_factor(schedule, 3 * PLANNED, PLANNED, 0.1) == found[-1]  # past its end
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_unit_does_not_matter(schedule: str) -> None:
     for step in (0, 7, 100, 433, 1000):
-        tokens = rate_factor(schedule, 4096 * step, 4096 * PLANNED, 0.1)
-        assert math.isclose(tokens, rate_factor(schedule, step, PLANNED, 0.1), abs_tol=1e-12)
+        tokens = lr_factor(schedule, 4096 * step, 4096 * PLANNED, 0.1)
+        assert math.isclose(tokens, lr_factor(schedule, step, PLANNED, 0.1), abs_tol=1e-12)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -78,12 +78,12 @@ def test_stable_decay_and_constant() -> None:
 
 
 def test_rates_fall_with_width() -> None:
-    rates = [auto_rate(resize(gpt(), size)) for size in SIZES]
+    rates = [auto_lr(resize(gpt(), size)) for size in SIZES]
     assert rates == sorted(rates, reverse=True)
     assert 1e-4 <= rates[-1] <= 3e-4
-    assert auto_rate(resize(lstm(), "tiny")) > auto_rate(lstm()) > 1e-3
-    assert auto_rate(xu_bigram()) > auto_rate(lbl()) > auto_rate(ffnn())
+    assert auto_lr(resize(lstm(), "tiny")) > auto_lr(lstm()) > 1e-3
+    assert auto_lr(xu_bigram()) > auto_lr(lbl()) > auto_lr(ffnn())
     lamb = replace(bert(), learning=LearningRecipe(optimiser="lamb"))
-    assert auto_rate(lamb) > auto_rate(bert())
-    assert auto_rate(replace(lstm(), learning=LearningRecipe(optimiser="sgd"))) == 1.0
-    assert auto_rate(replace(lstm(), learning=LearningRecipe(optimiser="adagrad"))) < 0.1
+    assert auto_lr(lamb) > auto_lr(bert())
+    assert auto_lr(replace(lstm(), learning=LearningRecipe(optimiser="sgd"))) == 1.0
+    assert auto_lr(replace(lstm(), learning=LearningRecipe(optimiser="adagrad"))) < 0.1

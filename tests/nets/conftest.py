@@ -1,4 +1,4 @@
-"""Small networks are quickest with one thread."""
+"""Small networks are fastest with one thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small networks with random parameters over a few words, of every kind."""
+"""Small networks of every kind with random weights."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from firth.nets.model import NetModel, make_model
+from firth.lm.language_model import UnknownWordModel
+from firth.nets.model import NetModel
 from firth.nets.network import Vocabulary, build_network
 from firth.nets.recipe import NetRecipe
+from firth.nets.restore import make_model
 from firth.recipes.nets import resize
 from firth.recipes.table import RECIPES
 from firth.text.corpus import read_corpus
-from firth.tokens.spelling import Spelling
 from firth.tokens.tokenizer import Tokenizer
 from firth.tokens.train import train_tokenizer
 from tests.samples import CHINESE, ENGLISH, small_recipe
@@ -33,21 +34,21 @@ def small_tokenizer(kind: str = "words") -> Tokenizer:
 
 
 def small_net_recipe(name: str, tokens: int, length: int = 12) -> NetRecipe:
-    """A recipe with few numbers everywhere, and no dropout."""
+    """A recipe of small dimensions without dropout."""
     recipe = resize(RECIPES[name].make(), "tiny")  # type: ignore[arg-type]
     width = tokens if recipe.output.kind == "direct" else 16
     still = {"dropout": 0.0, "attention_dropout": 0.0, "weight_drop": 0.0}
-    inner = 24 if recipe.encoder.inner else 0
+    inner = 24 if recipe.encoder.ffn_width else 0
     return replace(
         recipe,
         embedding=replace(recipe.embedding, width=width, dropout=0.0),
-        encoder=replace(recipe.encoder, width=width, inner=inner, **still),
-        rows=replace(recipe.rows, length=length),
+        encoder=replace(recipe.encoder, width=width, ffn_width=inner, **still),
+        sequence=replace(recipe.sequence, length=length),
     )
 
 
 def small_net(name: str, kind: str = "words", length: int = 12, **changes: Any) -> NetModel:
-    """A model with random parameters, large enough for probabilities to differ."""
+    """A model with random weights, large enough for probabilities to differ."""
     tokenizer = small_tokenizer(kind)
     recipe = replace(small_net_recipe(name, len(tokenizer), length), tokenizer=tokenizer.recipe, **changes)
     counts = np.arange(len(tokenizer), 0, -1, dtype=np.int64)
@@ -57,4 +58,4 @@ def small_net(name: str, kind: str = "words", length: int = 12, **changes: Any) 
         for parameter in network.parameters():
             if parameter.dim() > 1:
                 parameter.normal_(std=0.5, generator=generator)
-    return make_model(recipe, network, tokenizer, "lines", Spelling.train(["cat", "dog"]))
+    return make_model(recipe, network, tokenizer, "lines", UnknownWordModel.train(["cat", "dog"]))

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from firth.errors import AbilityError, RecipeError
+from firth.nets.dropout import DropoutRng
 from firth.nets.embedding import Embedding, sinusoids
-from firth.nets.noise import Noise
-from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe, RowsRecipe
+from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe, SequenceRecipe
 
 TOKENS = [f"word{number}" for number in range(20)]
 
@@ -21,8 +21,8 @@ def make(width: int = 6, encoder: int = 6, **embedding: Any) -> Embedding:
     torch.manual_seed(0)
     recipe = NetRecipe(
         embedding=EmbeddingRecipe(width=width, **embedding),
-        encoder=EncoderRecipe(layers=1, width=encoder, heads=2, inner=8),
-        rows=RowsRecipe(length=5),
+        encoder=EncoderRecipe(layers=1, width=encoder, heads=2, ffn_width=8),
+        sequence=SequenceRecipe(length=5),
     )
     return Embedding(recipe, TOKENS)
 
@@ -40,26 +40,26 @@ def test_positions_and_segments_are_added() -> None:
     made = make(positions="learned", segments=2)
     assert made.positions is not None
     assert made.segments is not None
-    table, places, segments = made.table, made.positions.weight, made.segments.weight
+    table, positions, segments = made.table, made.positions.weight, made.segments.weight
     plain = made(IDS)
-    assert torch.allclose(plain[1, 2], table[19] + places[2] + segments[0])
-    positions, halves = torch.tensor([[0, 1, 0, 1], [3, 2, 1, 0]]), torch.tensor([[0, 0, 1, 1], [1, 0, 1, 0]])
-    found = made(IDS, positions, halves)
+    assert torch.allclose(plain[1, 2], table[19] + positions[2] + segments[0])
+    indices, halves = torch.tensor([[0, 1, 0, 1], [3, 2, 1, 0]]), torch.tensor([[0, 0, 1, 1], [1, 0, 1, 0]])
+    found = made(IDS, indices, halves)
     for row in range(2):
-        for place in range(4):
-            expected = table[IDS[row, place]] + places[positions[row, place]] + segments[halves[row, place]]
-            assert torch.allclose(found[row, place], expected)
+        for position in range(4):
+            expected = table[IDS[row, position]] + positions[indices[row, position]] + segments[halves[row, position]]
+            assert torch.allclose(found[row, position], expected)
     assert torch.equal(made(IDS, torch.arange(4).expand(2, 4), torch.zeros_like(IDS)), plain)
 
 
 def test_sinusoids_are_those_of_the_paper() -> None:
     width = 6
     found = sinusoids(torch.arange(4), width)
-    for place in range(4):
+    for position in range(4):
         for i in range(width // 2):
-            angle = place / 10_000 ** (2 * i / width)
-            assert found[place, 2 * i] == pytest.approx(math.sin(angle), abs=1e-6)
-            assert found[place, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-6)
+            angle = position / 10_000 ** (2 * i / width)
+            assert found[position, 2 * i] == pytest.approx(math.sin(angle), abs=1e-6)
+            assert found[position, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-6)
     assert sinusoids(torch.arange(3), 5).shape == (3, 5)
 
 
@@ -73,7 +73,7 @@ def test_waves_have_no_last_position() -> None:
 
 def test_positions_beyond_the_table_are_refused() -> None:
     made = make(positions="learned")
-    with pytest.raises(AbilityError, match=r"the network has 5 positions, not 6: .* rows\.length=6"):
+    with pytest.raises(AbilityError, match=r"the network has 5 positions, not 6: .* sequence\.length=6"):
         made(torch.zeros(1, 6, dtype=torch.int64))
     with pytest.raises(AbilityError, match="5 positions, not 10"):
         made(IDS, torch.full_like(IDS, 9))
@@ -84,25 +84,25 @@ def test_the_sum_is_normalised_and_then_dropped() -> None:
     found = made(IDS)
     assert torch.allclose(found.mean(-1), torch.zeros(2, 4), atol=1e-5)
     assert torch.allclose(found.var(-1, unbiased=False), torch.ones(2, 4), atol=1e-3)
-    noisy = made(IDS, noise=Noise(0, 1))
+    noisy = made(IDS, rng=DropoutRng(0, 1))
     assert ((noisy == 0) | torch.isclose(noisy, 2 * found)).all()
     assert (noisy == 0).any()
 
 
-def test_narrow_tokens_are_brought_to_the_width_of_states() -> None:
+def test_narrow_token_vectors_are_projected() -> None:
     made = make(width=3, encoder=8, norm=True)
     assert made.project is not None
     assert made.norm is not None
     assert made(IDS).shape == (2, 4, 8)
     assert torch.allclose(made(IDS), made.project(made.norm(made.table[IDS])))
-    assert made.work() == 2 * 3 * 8
+    assert made.flops() == 2 * 3 * 8
 
 
-def test_letters_take_the_place_of_the_table() -> None:
+def test_character_embeddings_replace_the_table() -> None:
     made = make(characters=True)
     assert made(IDS).shape == (2, 4, 6)
     assert torch.equal(made(IDS)[0, 0], made(IDS)[0, 3])
-    assert made.work() > 0
+    assert made.flops() > 0
     with pytest.raises(RecipeError, match=r"output\.kind=full"):
         _ = made.table
 
@@ -118,7 +118,7 @@ def test_gradients_are_finite_differences() -> None:
     assert torch.autograd.gradcheck(run, tuple(made.parameters()), fast_mode=True)
 
 
-def test_first_vectors_are_small() -> None:
+def test_initial_vectors_are_small() -> None:
     recipe = NetRecipe(embedding=EmbeddingRecipe(width=64), encoder=EncoderRecipe(width=64, heads=1))
     torch.manual_seed(0)
     assert np.std(Embedding(recipe, ["x"] * 1000).table.detach().numpy()) == pytest.approx(0.02, rel=0.02)

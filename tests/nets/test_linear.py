@@ -1,4 +1,4 @@
-"""Linear layers are those of torch, whoever multiplies."""
+"""Linear layers against those of torch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_values_and_gradients_are_those_of_torch(shape: tuple[int, ...], biased:
 
 @pytest.mark.usefixtures("_library")
 def test_slices_of_weights_get_their_part_of_the_gradient() -> None:
-    """As where some places ask: queries by the first rows, keys and values by the rest."""
+    """As in query attention: queries by the first rows, keys and values by the rest."""
     x, weight = numbers(5, 4).requires_grad_(), numbers(12, 4).requires_grad_()
     (linear(x, weight[:4], None).sum() + 2 * linear(x, weight[4:], None).sum()).backward()
     assert weight.grad is not None

@@ -1,4 +1,4 @@
-"""Networks as artifacts: what is saved comes back, and what does not fit is refused in one sentence."""
+"""Saving and restoring networks; wrong weights are refused in one sentence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import torch
 
 from firth.artifact.models import load
 from firth.errors import AbilityError, ArtifactError
-from firth.nets.model import make_model, own_tensors, restore
+from firth.nets.model import own_tensors
+from firth.nets.restore import make_model, restore_net
 from firth.tokens.tokenizer import EOS
 from tests.nets.small_nets import NETS, TEXTS, small_net, small_tokenizer
 from tests.vectors.small_models import save_model
@@ -22,7 +23,7 @@ EVERY = pytest.mark.parametrize("name", NETS)
 
 
 @EVERY
-def test_what_is_saved_comes_back(name: str, tmp_path: Path) -> None:
+def test_saving_and_restoring(name: str, tmp_path: Path) -> None:
     model = small_net(name)
     torch.manual_seed(3)
     state = torch.get_rng_state()
@@ -54,17 +55,17 @@ def test_every_parameter_is_saved_once(name: str) -> None:
 def test_tied_and_shared_parameters_stay_so() -> None:
     for name in ("albert", "gpt"):
         model = small_net(name)
-        again = restore(model.recipe, model.arrays(), model.tokenizer, "lines")
+        again = restore_net(model.recipe, model.arrays(), model.tokenizer, "lines")
         assert len(list(again.network.parameters())) == len(list(model.network.parameters()))
         assert "output.weight" not in model.arrays()
     assert again.network.output.weight is again.network.embedding.tokens.weight
 
 
-def test_layers_of_objectives_are_kept() -> None:
+def test_layers_of_objectives_are_saved() -> None:
     model = small_net("bert")
     heads = {"heads.nsp.pooler.weight": torch.eye(16), "heads.nsp.pooler.bias": torch.zeros(16)}
-    made = make_model(model.recipe, model.network, model.tokenizer, "lines", model.spelling, heads)
-    again = restore(made.recipe, made.arrays(), made.tokenizer, "lines")
+    made = make_model(model.recipe, model.network, model.tokenizer, "lines", model.unknown_word_model, heads)
+    again = restore_net(made.recipe, made.arrays(), made.tokenizer, "lines")
     assert again.heads.keys() == heads.keys()
     assert torch.equal(again.heads["heads.nsp.pooler.weight"], torch.eye(16))
 
@@ -91,7 +92,7 @@ def test_weights_that_do_not_fit_are_refused(change: object, said: str) -> None:
     arrays = dict(model.arrays())
     change(arrays)  # type: ignore[operator]
     with pytest.raises(ArtifactError, match=re.escape(said)) as caught:
-        restore(model.recipe, arrays, model.tokenizer, "lines")
+        restore_net(model.recipe, arrays, model.tokenizer, "lines")
     assert str(caught.value).endswith(".")
     assert "\n" not in str(caught.value)
 
@@ -100,22 +101,22 @@ def test_another_tokenizer_is_refused() -> None:
     model = small_net("bert")
     other = small_tokenizer("chars")
     with pytest.raises(ArtifactError, match=f"tokenizer.json has {len(other)} tokens, but the weights are those of"):
-        restore(model.recipe, model.arrays(), other, "lines")
+        restore_net(model.recipe, model.arrays(), other, "lines")
 
 
 @pytest.mark.parametrize("name", ["bert", "lstm", "ffnn"])
-def test_nothing_large_is_made_of_a_made_up_recipe(name: str) -> None:
+def test_nothing_large_is_allocated_for_a_wrong_recipe(name: str) -> None:
     model = small_net(name)
     wide = replace(model.recipe.encoder, width=100_000, heads=1)
     recipe = replace(model.recipe, encoder=wide, embedding=replace(model.recipe.embedding, width=100_000))
     tracemalloc.start()
     with pytest.raises(ArtifactError, match="has the shape"):
-        restore(recipe, model.arrays(), model.tokenizer, "lines")
+        restore_net(recipe, model.arrays(), model.tokenizer, "lines")
     assert tracemalloc.get_traced_memory()[1] < 50_000_000
     tracemalloc.stop()
 
 
-def test_logits_of_rows_of_ids() -> None:
+def test_logits_of_a_batch_of_ids() -> None:
     model = small_net("bert", length=12)
     ids = torch.randint(5, 60, (3, 12), generator=torch.Generator().manual_seed(0))
     logits = model.logits(ids)
@@ -130,7 +131,7 @@ def test_logits_of_rows_of_ids() -> None:
         (torch.zeros(1, 13, dtype=torch.int64), "has 12 positions, not 13"),
         (torch.full((1, 2), 10_000), "ids must be from 0 to"),
         (torch.full((1, 2), -1), "ids must be from 0 to"),
-        (torch.zeros(3, dtype=torch.int64), "LongTensor of rows"),
+        (torch.zeros(3, dtype=torch.int64), "LongTensor \\(batch"),
         (torch.zeros(1, 0, dtype=torch.int64), "at least one"),
         (torch.zeros(1, 2), "LongTensor"),
     ],
@@ -140,5 +141,5 @@ def test_ids_that_cannot_be_read_are_refused(ids: torch.Tensor, said: str) -> No
         small_net("bert", length=12).logits(ids)
 
 
-def test_recurrent_networks_read_rows_of_any_length() -> None:
+def test_recurrent_networks_read_sequences_of_any_length() -> None:
     assert small_net("lstm", length=12).logits(torch.full((1, 50), EOS)).shape[1] == 50

@@ -1,8 +1,7 @@
-"""Whole networks against `transformers`: the same parameters, the same states, probabilities and gradients."""
+"""Networks against `transformers`: equal parameters give equal states, probabilities and gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,8 +13,8 @@ from torch import Tensor, nn
 
 from firth.errors import AbilityError
 from firth.nets.batch import Batch
-from firth.nets.network import Memory, Network, States, Vocabulary, build_network
-from firth.nets.noise import Noise
+from firth.nets.dropout import DropoutRng
+from firth.nets.network import HiddenStates, KVCache, Network, Vocabulary, build_network
 from firth.nets.recipe import NetRecipe
 from firth.recipes.nets import albert, bert, gpt2, roberta
 
@@ -31,8 +30,8 @@ def small(recipe: NetRecipe, **encoder: Any) -> NetRecipe:
     return replace(
         recipe,
         embedding=replace(recipe.embedding, width=width),
-        encoder=replace(recipe.encoder, layers=LAYERS, width=WIDTH, heads=HEADS, inner=4 * WIDTH, **encoder),
-        rows=replace(recipe.rows, length=LENGTH),
+        encoder=replace(recipe.encoder, layers=LAYERS, width=WIDTH, heads=HEADS, ffn_width=4 * WIDTH, **encoder),
+        sequence=replace(recipe.sequence, length=LENGTH),
     )
 
 
@@ -41,7 +40,7 @@ def build(recipe: NetRecipe, words: int = WORDS) -> Network:
 
 
 def shake(model: nn.Module) -> None:
-    """Random parameters large enough for every part to matter."""
+    """Random weights large enough for every part to matter."""
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -52,7 +51,7 @@ def rows(count: int = 4, length: int = LENGTH, words: int = WORDS) -> Tensor:
     return torch.randint(5, words, (count, length), generator=torch.Generator().manual_seed(2))
 
 
-def batch_of(ids: Tensor, **more: Tensor) -> Batch:
+def make_batch(ids: Tensor, **more: Tensor) -> Batch:
     return Batch(ids, torch.ones_like(ids, dtype=torch.bool), **more)
 
 
@@ -95,7 +94,7 @@ def masked_names(model: str, layer: str, shared: str = "attention.self.query|key
 
 
 def bert_pair() -> Pair:
-    recipe = replace(small(bert()), objectives="mlm", rows=replace(small(bert()).rows, format="full-sentences"))
+    recipe = replace(small(bert()), objectives="mlm", sequence=replace(small(bert()).sequence, format="full-sentences"))
     layer = "bert.encoder.layer.*"
     names = masked_names("bert", layer) | {
         "encoders.0.layers.*.attention.out": f"{layer}.attention.output.dense",
@@ -133,7 +132,9 @@ def roberta_pair() -> Pair:
 
 
 def albert_pair() -> Pair:
-    recipe = replace(small(albert()), objectives="mlm", rows=replace(small(albert()).rows, format="full-sentences"))
+    recipe = replace(
+        small(albert()), objectives="mlm", sequence=replace(small(albert()).sequence, format="full-sentences")
+    )
     layer = "albert.encoder.albert_layer_groups.0.albert_layers.0"
     names = masked_names("albert", layer, "attention.query|key|value") | {
         "encoders.0.layers.*.attention.out": f"{layer}.attention.dense",
@@ -173,15 +174,6 @@ def gpt2_pair() -> Pair:
 PAIRS = {"bert": bert_pair, "roberta": roberta_pair, "albert": albert_pair, "gpt2": gpt2_pair}
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Small networks gain nothing by a second thread, and wait for it where the machine is busy."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(params=PAIRS)
 def pair(request: pytest.FixtureRequest) -> Pair:
     transformers.logging.set_verbosity_error()
@@ -200,29 +192,29 @@ def causal(pair: Pair) -> bool:
 
 def test_all_layers_and_logits_are_those_of_transformers(pair: Pair) -> None:
     ids = rows()
-    more = {} if pair.ours.embedding.segments is None else {"segments": (ids % 2)}
+    more = {} if pair.ours.embedding.segments is None else {"segment_ids": (ids % 2)}
     theirs = pair.theirs(
-        input_ids=ids, output_hidden_states=True, **({"token_type_ids": more["segments"]} if more else {})
+        input_ids=ids, output_hidden_states=True, **({"token_type_ids": more["segment_ids"]} if more else {})
     )
-    states = pair.ours(batch_of(ids, **more))
+    states = pair.ours(make_batch(ids, **more))
     assert len(states.layers) == LAYERS + 1
     for ours, expected in zip(states.layers, theirs.hidden_states, strict=True):
         near(ours, expected)
-    near(pair.ours.output.logits(states.last).view(*ids.shape, -1), theirs.logits)
+    near(pair.ours.output.logits(states.last_hidden_state).view(*ids.shape, -1), theirs.logits)
 
 
 def test_loss_and_gradients_are_those_of_transformers(pair: Pair) -> None:
     ids = rows()
     if causal(pair):
-        places = torch.arange(ids.numel()).view(ids.shape)[:, :-1].flatten()
+        positions = torch.arange(ids.numel()).view(ids.shape)[:, :-1].flatten()
         labels, targets = ids, ids[:, 1:].flatten()
     else:
-        places = torch.tensor([1, 2, 7, 15, 30, 40])
-        targets = ids.flatten()[places]
-        labels = torch.full_like(ids, -100).flatten().index_copy(0, places, targets).view(ids.shape)
+        positions = torch.tensor([1, 2, 7, 15, 30, 40])
+        targets = ids.flatten()[positions]
+        labels = torch.full_like(ids, -100).flatten().index_copy(0, positions, targets).view(ids.shape)
     expected = pair.theirs(input_ids=ids, labels=labels).loss
-    states = pair.ours(batch_of(ids), places)
-    loss = pair.ours.output.loss(states.at(places), targets) / len(places)
+    states = pair.ours(make_batch(ids), positions)
+    loss = pair.ours.output.loss(states.at(positions), targets) / len(positions)
     near(loss, expected)
     loss.backward()
     expected.backward()
@@ -235,7 +227,7 @@ def test_loss_and_gradients_are_those_of_transformers(pair: Pair) -> None:
 
 
 def test_parameter_counts_are_the_published_ones() -> None:
-    """Without the judgement of pairs: BERT-base 110M, ALBERT-base 12M, GPT-2 124M."""
+    """Without next-sentence prediction: BERT-base 110M, ALBERT-base 12M, GPT-2 124M."""
     with torch.device("meta"):
         sizes = {}
         for name, recipe, words in (("bert", bert(), 30_522), ("albert", albert(), 30_000), ("gpt2", gpt2(), 50_257)):
@@ -246,94 +238,96 @@ def test_parameter_counts_are_the_published_ones() -> None:
     assert sizes["gpt2"] == 124_439_808
 
 
-def test_a_network_goes_on_from_its_memory() -> None:
+def test_decoding_with_a_cache_equals_encoding() -> None:
     network, ids = build(small(gpt2())), rows()
     shake(network)
-    whole = network(batch_of(ids)).layers[-1]
-    memory, found = None, []
+    whole = network(make_batch(ids)).layers[-1]
+    cache, found = None, []
     for begin, end in ((0, 5), (5, 6), (6, 7), (7, LENGTH)):
-        states, memory = network.extend(ids[:, begin:end], memory)
+        states, cache = network.decode_step(ids[:, begin:end], cache)
         found.append(states)
     near(torch.cat(found, 1), whole)
-    assert memory is not None
-    assert memory.length == LENGTH
-    assert len(memory.tensors) == 2 * LAYERS
+    assert cache is not None
+    assert cache.length == LENGTH
+    assert len(cache.tensors) == 2 * LAYERS
 
 
-def test_a_memory_can_be_picked_for_beams() -> None:
+def test_rows_of_a_cache_can_be_selected_for_beams() -> None:
     network, ids = build(small(gpt2())), rows()
     shake(network)
-    _, memory = network.extend(ids[:, :5])
+    _, cache = network.decode_step(ids[:, :5])
     order = torch.tensor([3, 0, 0])
-    states, _ = network.extend(ids[order, 5:], memory.pick(order))
-    near(states, network(batch_of(ids[order])).layers[-1][:, 5:])
+    states, _ = network.decode_step(ids[order, 5:], cache.select_rows(order))
+    near(states, network(make_batch(ids[order])).layers[-1][:, 5:])
 
 
-def test_states_are_found_by_place() -> None:
+def test_states_at_positions() -> None:
     last = torch.arange(6.0)[:, None]
-    states = States([], last[[1, 4, 5]], torch.tensor([1, 4, 5]))
+    states = HiddenStates([], last[[1, 4, 5]], torch.tensor([1, 4, 5]))
     assert states.at(torch.tensor([4, 5])).flatten().tolist() == [4, 5]
-    assert states.at(torch.tensor([1, 4, 5])) is states.last
-    assert States([], last, None).at(torch.tensor([2])).flatten().tolist() == [2]
+    assert states.at(torch.tensor([1, 4, 5])) is states.last_hidden_state
+    assert HiddenStates([], last, None).at(torch.tensor([2])).flatten().tolist() == [2]
 
 
-def test_a_memory_keeps_its_length() -> None:
-    assert Memory(3, [torch.eye(3)]).pick(torch.tensor([2])).length == 3
+def test_a_cache_keeps_its_length() -> None:
+    assert KVCache(3, [torch.eye(3)]).select_rows(torch.tensor([2])).length == 3
 
 
 def test_too_many_positions_are_refused_in_one_sentence() -> None:
     network = build(small(bert()))
     with pytest.raises(AbilityError, match="the network has 12 positions, not 13"):
-        network(batch_of(rows(length=13)))
-    with pytest.raises(AbilityError, match=r"rows\.length=14"):
-        network(batch_of(rows(), positions=torch.full((4, LENGTH), 13)))
+        network(make_batch(rows(length=13)))
+    with pytest.raises(AbilityError, match=r"sequence\.length=14"):
+        network(make_batch(rows(), position_ids=torch.full((4, LENGTH), 13)))
     causal_network = build(small(gpt2()))
-    _, memory = causal_network.extend(rows())
+    _, cache = causal_network.decode_step(rows())
     with pytest.raises(AbilityError, match="12 positions"):
-        causal_network.extend(rows()[:, :1], memory)
+        causal_network.decode_step(rows()[:, :1], cache)
 
 
 def test_the_same_seed_gives_the_same_network_and_the_same_step() -> None:
     def step(seed: int) -> list[Tensor]:
         network, ids = build(small(bert())), rows()
-        places = torch.tensor([3, 9, 20])
-        network.output.loss(network(batch_of(ids), places, Noise(seed, 1)).last, ids.flatten()[places]).backward()
+        positions = torch.tensor([3, 9, 20])
+        network.output.loss(
+            network(make_batch(ids), positions, DropoutRng(seed, 1)).last_hidden_state, ids.flatten()[positions]
+        ).backward()
         return [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
 
     assert all(torch.equal(a, b) for a, b in zip(step(0), step(0), strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(step(0), step(1), strict=True))
 
 
-def test_two_directions_stand_side_by_side() -> None:
+def test_two_directions_are_concatenated() -> None:
     base = small(gpt2())
     recipe = replace(base, visibility="forward+backward", objectives="bilm", output=replace(base.output, kind="full"))
     network, ids = build(recipe), rows()
     shake(network)
-    states = network(batch_of(ids))
-    assert states.last.shape == (ids.numel(), 2 * WIDTH)
+    states = network(make_batch(ids))
+    assert states.last_hidden_state.shape == (ids.numel(), 2 * WIDTH)
     other = ids.clone()
     other[:, 6] = 5
-    change = (network(batch_of(other)).layers[-1] - states.layers[-1]).abs()
+    change = (network(make_batch(other)).layers[-1] - states.layers[-1]).abs()
     forwards, backwards = change.unflatten(-1, (2, WIDTH)).amax((0, 3)).unbind(-1)
     assert ((forwards > 0) == (torch.arange(LENGTH) >= 6)).all()
     assert ((backwards > 0) == (torch.arange(LENGTH) <= 6)).all()
 
 
-def test_work_counts_what_torch_counts() -> None:
+def test_flops_are_those_of_torch() -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
     for recipe in (bert(), albert(), gpt2()):
         network, ids = build(small(recipe)), rows()
-        for share in (0.25, 1.0):
-            asked = torch.arange(ids.numel()).view(ids.shape)[:, : int(share * LENGTH)].flatten()
+        for fraction in (0.25, 1.0):
+            positions = torch.arange(ids.numel()).view(ids.shape)[:, : int(fraction * LENGTH)].flatten()
             with FlopCounterMode(display=False) as counter:
-                network.output.logits(network(batch_of(ids), asked).last)
-            assert counter.get_total_flops() == pytest.approx(network.work(LENGTH, share) * ids.numel(), rel=1e-12)
+                network.output.logits(network(make_batch(ids), positions).last_hidden_state)
+            assert counter.get_total_flops() == pytest.approx(network.flops(LENGTH, fraction) * ids.numel(), rel=1e-12)
 
 
 def test_the_loss_of_a_network_is_cross_entropy() -> None:
     network, ids = build(small(bert())), rows()
     shake(network)
-    states = network(batch_of(ids))
-    expected = f.cross_entropy(network.output.logits(states.last), ids.flatten(), reduction="sum")
-    near(network.output.loss(states.last, ids.flatten()), expected)
+    states = network(make_batch(ids))
+    expected = f.cross_entropy(network.output.logits(states.last_hidden_state), ids.flatten(), reduction="sum")
+    near(network.output.loss(states.last_hidden_state, ids.flatten()), expected)

@@ -1,4 +1,4 @@
-"""Softmax over all tokens: equal to torch's own, in pieces, with gradients made on the way."""
+"""Softmax over all tokens against torch's, in chunks, with gradients."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from torch import Tensor
 
 from firth.errors import RecipeError
 from firth.nets.embedding import Embedding
+from firth.nets.network import make_output
 from firth.nets.outputs import softmax
-from firth.nets.outputs.output import NEVER, OutputLayer, make_output
+from firth.nets.outputs.output import NEVER_PREDICTED, OutputLayer
 from firth.nets.outputs.softmax import cross_entropy
 from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe, OutputRecipe
 
@@ -23,10 +24,10 @@ WORDS, WIDTH, PLACES = 23, 8, 50
 
 
 @pytest.fixture(autouse=True)
-def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Seven states at a time, so that the last piece is smaller."""
     monkeypatch.setattr(softmax, "_SCORES", 7 * WORDS)
-    monkeypatch.setattr(softmax, "_LEAST", 1)
+    monkeypatch.setattr(softmax, "_MIN_STATES", 1)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -36,7 +37,7 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def recipe_of(kind: str = "full", width: int = WIDTH, embedding: int = WIDTH, **output: Any) -> NetRecipe:
     return NetRecipe(
         embedding=EmbeddingRecipe(width=embedding),
-        encoder=EncoderRecipe(layers=1, width=width, heads=1, inner=4),
+        encoder=EncoderRecipe(layers=1, width=width, heads=1, ffn_width=4),
         output=OutputRecipe(kind=kind, **output),  # type: ignore[arg-type]
     )
 
@@ -97,7 +98,7 @@ def test_gradients_are_finite_differences(biased: bool) -> None:
         assert torch.autograd.gradcheck(lambda s, w: cross_entropy(s, w, None, targets), (states, weight))
 
 
-def test_pieces_change_nothing_but_the_order_of_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_change_only_the_order_of_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     made, _ = make(KINDS["full"])
     states, targets = sample()
     pieces = made.loss(states, targets)
@@ -124,7 +125,7 @@ def test_all_scores_are_never_held() -> None:
     assert 7 <= largest < PLACES
 
 
-def test_no_gradients_are_made_where_none_are_wanted() -> None:
+def test_no_gradients_are_computed_if_none_are_required() -> None:
     made, _ = make(KINDS["full"])
     states, targets = sample()
     with torch.no_grad():
@@ -140,7 +141,7 @@ def test_large_scores_do_not_overflow() -> None:
     assert float(cross_entropy(states, weight, None, 1 - targets)) == 2000
 
 
-def test_a_tied_table_learns_from_both_sides() -> None:
+def test_tied_weights_get_both_gradients() -> None:
     """The embedding's own gradient and that of the output add up."""
     made, embedding = make(KINDS["tied"])
     assert [name for name, _ in made.named_parameters()] == ["weight", "bias"]
@@ -157,20 +158,20 @@ def test_a_tied_table_learns_from_both_sides() -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_probabilities_are_normalised_over_what_can_be_predicted(name: str) -> None:
+def test_probabilities_are_normalised_over_predictable_tokens(name: str) -> None:
     made, _ = make(KINDS[name])
     states, targets = sample(KINDS[name].encoder.width)
     logs = made.log_probabilities(states.requires_grad_())
     torch.testing.assert_close(logs.exp().sum(1), torch.ones(PLACES))
-    assert (logs[:, list(NEVER)] == -torch.inf).all()
+    assert (logs[:, list(NEVER_PREDICTED)] == -torch.inf).all()
     torch.testing.assert_close(made.log_probability(states, targets), logs[torch.arange(PLACES), targets])
-    assert (made.log_probability(states, torch.full_like(targets, NEVER[0])) == -torch.inf).all()
+    assert (made.log_probability(states, torch.full_like(targets, NEVER_PREDICTED[0])) == -torch.inf).all()
     logs[torch.arange(PLACES), targets].sum().backward()
     assert states.grad is not None
     assert states.grad.isfinite().all()
 
 
-def test_no_places_have_no_loss() -> None:
+def test_no_positions_have_no_loss() -> None:
     made, _ = make(KINDS["full"])
     nothing = torch.zeros(0, WIDTH, requires_grad=True)
     loss = made.loss(nothing, torch.zeros(0, dtype=torch.int64))
@@ -179,10 +180,10 @@ def test_no_places_have_no_loss() -> None:
     assert made.log_probability(nothing, torch.zeros(0, dtype=torch.int64)).shape == (0,)
 
 
-def test_work_is_two_operations_for_each_number() -> None:
-    assert make(KINDS["full"])[0].work() == 2 * WORDS * WIDTH
-    assert make(KINDS["albert"])[0].work() == 2 * WORDS * 5 + 2 * WIDTH * 5
-    assert make(KINDS["direct"])[0].work() == 0
+def test_flops_are_two_for_each_weight() -> None:
+    assert make(KINDS["full"])[0].flops() == 2 * WORDS * WIDTH
+    assert make(KINDS["albert"])[0].flops() == 2 * WORDS * 5 + 2 * WIDTH * 5
+    assert make(KINDS["direct"])[0].flops() == 0
 
 
 def test_widths_that_do_not_fit_are_refused_with_the_remedy() -> None:
@@ -190,5 +191,5 @@ def test_widths_that_do_not_fit_are_refused_with_the_remedy() -> None:
         make(recipe_of("tied", embedding=5))
     with pytest.raises(RecipeError, match=r"set embedding\.width and encoder\.width to 23"):
         make(recipe_of("direct"))
-    letters = replace(recipe_of(), embedding=EmbeddingRecipe(width=WIDTH, characters=True))
-    assert make(letters)[0].work() == 2 * WORDS * WIDTH
+    characters = replace(recipe_of(), embedding=EmbeddingRecipe(width=WIDTH, characters=True))
+    assert make(characters)[0].flops() == 2 * WORDS * WIDTH

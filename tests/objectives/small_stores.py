@@ -1,4 +1,4 @@
-"""Token stores of given ids, and recipes and networks of a few numbers."""
+"""Token stores of given ids, and small recipes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from firth.nets.recipe import (
     MaskingRecipe,
     NetRecipe,
     OutputRecipe,
-    RowsRecipe,
+    SequenceRecipe,
     Visibility,
 )
-from firth.tokens.encoder import Encoded
+from firth.tokens.build import StoreWriter
+from firth.tokens.encoder import EncodedSentences
 from firth.tokens.store import TokenStore
-from firth.tokens.store_writer import StoreWriter
 
 Documents = Sequence[Sequence[Sequence[int]]]
 VISIBILITY: dict[str, Visibility] = {"clm": "causal", "autoencoding": "causal", "bilm": "forward+backward"}
 
 
 class FakeTokenizer:
-    """All that a store asks of a tokenizer."""
+    """The tokenizer of a store."""
 
     digest = "none"
 
@@ -42,22 +42,22 @@ class FakeTokenizer:
 
 
 def store_of(documents: Documents, folder: Path, every: int = 1, vocabulary: int = 1000) -> TokenStore:
-    """A store of sentences of ids; every so many tokens of a sentence a word begins."""
+    """A store of sentences of ids, with words of `every` tokens."""
     folder.mkdir(parents=True, exist_ok=True)
     sentences = [np.array(sentence, dtype=np.uint16) for document in documents for sentence in document]
-    opens = np.array([place == 0 for document in documents for place, _ in enumerate(document)], dtype=bool)
+    opens = np.array([position == 0 for document in documents for position, _ in enumerate(document)], dtype=bool)
     starts = [np.arange(sentence.size) % every == 0 for sentence in sentences]
     lengths = np.array([sentence.size for sentence in sentences], dtype=np.int64)
     with StoreWriter(folder, FakeTokenizer(vocabulary)) as writer:  # type: ignore[arg-type]
         if sentences:
-            writer.add(Encoded(np.concatenate(sentences), np.concatenate(starts), lengths), opens)
+            writer.add(EncodedSentences(np.concatenate(sentences), np.concatenate(starts), lengths), opens)
         facts = writer.finish("none", 0)
     (folder / "store.json").write_text(facts.to_json())
     return TokenStore(folder)
 
 
 def numbered(sizes: Sequence[Sequence[int]], first: int = 5) -> list[list[list[int]]]:
-    """Documents with sentences of these sizes; no id is there twice."""
+    """Documents with sentences of these sizes and distinct ids."""
     documents = []
     for lengths in sizes:
         ends = first + np.cumsum(lengths)
@@ -67,17 +67,22 @@ def numbered(sizes: Sequence[Sequence[int]], first: int = 5) -> list[list[list[i
 
 
 def random_documents(rng: np.random.Generator, documents: int, longest: int = 60) -> list[list[list[int]]]:
-    """Documents of random sizes; no id is there twice if there are fewer than 65,000 tokens."""
+    """Documents of random sizes, with distinct ids below 65,000 tokens."""
     sizes = [[int(rng.integers(1, longest)) for _ in range(int(rng.integers(1, 30)))] for _ in range(documents)]
     return numbered(sizes)
 
 
 def small_recipe(
-    objectives: str, form: Format = "stream", length: int = 16, batch: int = 64, accumulate: int = 1, **masking: object
+    objectives: str,
+    form: Format = "stream",
+    length: int = 16,
+    batch: int = 64,
+    grad_accumulation: int = 1,
+    **masking: object,
 ) -> NetRecipe:
-    """A Transformer of 8 numbers, or a window that is bidirectional for ranking."""
+    """A Transformer of width 8, or a bidirectional window for ranking."""
     ranking = objectives == "ranking"
-    encoder = EncoderRecipe(layers=1, width=8, inner=12, heads=2, dropout=0.0, attention_dropout=0.0)
+    encoder = EncoderRecipe(layers=1, width=8, ffn_width=12, heads=2, dropout=0.0, attention_dropout=0.0)
     if ranking:
         encoder = replace(encoder, kind="window", context=2, activation="tanh", norm="none")
     pairs = form.endswith("-pair")
@@ -88,11 +93,11 @@ def small_recipe(
         objectives=objectives,
         masking=MaskingRecipe(**masking),  # type: ignore[arg-type]
         output=OutputRecipe(kind="full"),
-        rows=RowsRecipe(format=form, length=length),
-        learning=LearningRecipe(batch=batch, accumulate=accumulate),
+        sequence=SequenceRecipe(format=form, length=length),
+        learning=LearningRecipe(batch=batch, grad_accumulation=grad_accumulation),
     )
 
 
 def small_vocabulary(size: int = 40) -> Vocabulary:
-    """Tokens that are all equally frequent."""
+    """Equally frequent tokens."""
     return Vocabulary([str(number) for number in range(size)], np.ones(size, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Every objective: its loss by hand, its gradient by finite differences, and what it may and may not look at."""
+"""Every objective: its loss by hand and its gradient by finite differences."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from torch import Tensor, nn
 
 from firth.errors import RecipeError
 from firth.nets.batch import Batch, Loss
+from firth.nets.dropout import DropoutRng
 from firth.nets.network import Network, build_network
-from firth.nets.noise import Noise
-from firth.nets.products import OBJECTIVES
-from firth.nets.recipe import NetRecipe
-from firth.objectives.bilm import TwoWayModelling
-from firth.objectives.judging import PairJudgement, first_places
-from firth.objectives.objective import Objective, make_objectives, union
+from firth.nets.recipe import OBJECTIVES, NetRecipe
+from firth.objectives.bilm import BidirectionalLM
+from firth.objectives.clm import first_positions
+from firth.objectives.objective import Objective
+from firth.objectives.pairs import PairClassification
+from firth.objectives.registry import make_objectives, union_positions
 from firth.objectives.sequences import Sequences
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK
 from tests.objectives.small_stores import small_recipe, small_vocabulary
@@ -29,27 +30,27 @@ PAIRED = ("nsp", "sop")
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """More only wait for each other with numbers so few."""
+    """Small networks are fastest with one thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
 
 
-def parted_rows(rows: int = 4, seed: int = 0) -> Batch:
-    """Rows of 16 places with parts of 7 and 6 places, then padding; the last row is one part and full."""
+def packed_rows(rows: int = 4, seed: int = 0) -> Batch:
+    """Rows of 16 tokens with sequences of 7 and 6 tokens, then padding; the last row is one full sequence."""
     rng = np.random.default_rng(seed)
     ids = torch.from_numpy(rng.integers(5, 40, (rows, 16)))
-    parts = torch.tensor([0] * 7 + [1] * 6 + [-1] * 3).repeat(rows, 1)
-    parts[-1] = 0
-    ids[parts < 0] = PAD
+    sequence_ids = torch.tensor([0] * 7 + [1] * 6 + [-1] * 3).repeat(rows, 1)
+    sequence_ids[-1] = 0
+    ids[sequence_ids < 0] = PAD
     positions = torch.tensor([*range(7), *range(6), 0, 0, 0]).repeat(rows, 1)
     positions[-1] = torch.arange(16)
-    batch = Batch(ids, torch.ones_like(ids, dtype=torch.bool), parts, positions, keys=torch.arange(rows))
-    firsts = first_places(batch)
+    batch = Batch(ids, torch.ones_like(ids, dtype=torch.bool), sequence_ids, positions, row_seeds=torch.arange(rows))
+    firsts = first_positions(batch)
     ids.view(-1)[firsts] = BOS
     for name in PAIRED:
-        batch.marks[f"{name}.labels"] = torch.from_numpy(rng.integers(-1, 2, len(firsts)))
+        batch.labels[f"{name}.labels"] = torch.from_numpy(rng.integers(-1, 2, len(firsts)))
     return batch
 
 
@@ -64,14 +65,14 @@ def made(name: str, **changes: object) -> tuple[NetRecipe, Network, Objective, B
         objective = make_objectives(recipe, vocabulary)[name].double()
     for parameter in [*network.parameters(), *objective.parameters()]:
         parameter.data.mul_(8)  # so that states differ
-    batch = parted_rows()
+    batch = packed_rows()
     objective.corrupt(batch, np.random.default_rng(3))
     return recipe, network, objective, batch
 
 
 def loss_of(network: Network, objective: Objective, batch: Batch) -> Loss:
     batch = objective.rewrite(batch, network, None)
-    return objective.loss(network, network(batch, objective.places(batch)), batch, None)
+    return objective.loss(network, network(batch, objective.positions(batch)), batch, None)
 
 
 def number(loss: Loss) -> float:
@@ -89,12 +90,15 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     _, network, objective, batch = made(name)
     loss = loss_of(network, objective, batch)
     loss.total.backward()  # type: ignore[no-untyped-call]
-    learnt = [
-        (key, one) for part in (network, objective) for key, one in part.named_parameters() if one.grad is not None
+    trained = [
+        (key, one)
+        for sequence in (network, objective)
+        for key, one in sequence.named_parameters()
+        if one.grad is not None
     ]
-    assert any(one.grad.abs().max() > 0 for _, one in learnt)
+    assert any(one.grad.abs().max() > 0 for _, one in trained)
     generator = torch.Generator().manual_seed(4)
-    for key, parameter in learnt:
+    for key, parameter in trained:
         gradient = parameter.grad
         assert gradient is not None
         direction = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
@@ -109,14 +113,14 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_places_are_in_order_and_counts_agree(name: str) -> None:
+def test_positions_are_sorted_and_counts_agree(name: str) -> None:
     _, network, objective, batch = made(name)
-    places = objective.places(batch)
-    assert places is not None
-    assert len(places) > 0
-    assert torch.all(places[1:] > places[:-1])
-    assert batch.parts is not None
-    assert torch.all(batch.parts.flatten()[places] >= 0)
+    positions = objective.positions(batch)
+    assert positions is not None
+    assert len(positions) > 0
+    assert torch.all(positions[1:] > positions[:-1])
+    assert batch.sequence_ids is not None
+    assert torch.all(batch.sequence_ids.flatten()[positions] >= 0)
     loss = loss_of(network, objective, batch)
     assert loss.count == objective.count(batch) > 0
     assert loss.total.ndim == 0
@@ -127,21 +131,23 @@ def test_places_are_in_order_and_counts_agree(name: str) -> None:
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_losses_of_batches_add_up(name: str) -> None:
-    """The loss of a batch is the sum of those of its rows, each with the noise that it has among the others."""
+    """The loss of a batch is the sum of those of its rows, each with the same noise."""
     _, network, objective, batch = made(name)
     whole = loss_of(network, objective, batch)
-    total, count, part = 0.0, 0, 0
+    total, count, sequence = 0.0, 0, 0
     for row in range(batch.shape[0]):
-        one = parted_rows()
-        here = int((first_places(one) // 16 == row).sum())
-        marks = {key: value[part : part + here] for key, value in one.marks.items()}
-        part += here
+        one = packed_rows()
+        here = int((first_positions(one) // 16 == row).sum())
+        labels = {key: value[sequence : sequence + here] for key, value in one.labels.items()}
+        sequence += here
         pick = slice(row, row + 1)
-        assert one.parts is not None
-        assert one.positions is not None
-        assert one.keys is not None
-        alone = Batch(one.ids[pick], one.starts[pick], one.parts[pick], one.positions[pick], marks=marks)
-        alone.keys = one.keys[pick]
+        assert one.sequence_ids is not None
+        assert one.position_ids is not None
+        assert one.row_seeds is not None
+        alone = Batch(
+            one.ids[pick], one.word_starts[pick], one.sequence_ids[pick], one.position_ids[pick], labels=labels
+        )
+        alone.row_seeds = one.row_seeds[pick]
         objective.corrupt(alone, np.random.default_rng(3))
         if objective.count(alone) == 0:
             continue
@@ -151,29 +157,33 @@ def test_losses_of_batches_add_up(name: str) -> None:
     assert total == pytest.approx(number(whole))
 
 
-def test_clm_predicts_the_next_token_of_the_part() -> None:
+def test_clm_predicts_the_next_token_of_the_sequence() -> None:
     _, network, objective, batch = made("clm")
     loss = loss_of(network, objective, batch)
-    shares = log_probabilities(network, network(batch).last).view(4, 16, -1)
+    logprobs = log_probabilities(network, network(batch).last_hidden_state).view(4, 16, -1)
     expected = 0.0
     for row in range(3):
         for first, size in ((0, 7), (7, 6)):
-            expected -= sum(float(shares[row, t, batch.ids[row, t + 1]]) for t in range(first, first + size - 1))
-    expected -= sum(float(shares[3, t, batch.ids[3, t + 1]]) for t in range(15))
+            expected -= sum(float(logprobs[row, t, batch.ids[row, t + 1]]) for t in range(first, first + size - 1))
+    expected -= sum(float(logprobs[3, t, batch.ids[3, t + 1]]) for t in range(15))
     assert loss.count == 3 * (6 + 5) + 15
     assert number(loss) == pytest.approx(expected)
 
 
 def test_bilm_predicts_next_and_previous_by_its_halves() -> None:
     _, network, objective, batch = made("bilm")
-    assert isinstance(objective, TwoWayModelling)
-    states = network(batch, objective.places(batch))
+    assert isinstance(objective, BidirectionalLM)
+    states = network(batch, objective.positions(batch))
     forward, backward = objective.direction_losses(network, states, batch, None)
-    whole = network(batch).last.view(4, 16, 16)
+    whole = network(batch).last_hidden_state.view(4, 16, 16)
     sums = [0.0, 0.0]
     for row in range(4):
         for t in range(16):
-            same = batch.parts is not None and t < 15 and batch.parts[row, t] == batch.parts[row, t + 1] >= 0
+            same = (
+                batch.sequence_ids is not None
+                and t < 15
+                and batch.sequence_ids[row, t] == batch.sequence_ids[row, t + 1] >= 0
+            )
             if same:
                 here, after = batch.ids[row, t], batch.ids[row, t + 1]
                 sums[0] -= float(log_probabilities(network, whole[row, t, :8])[after])
@@ -185,34 +195,34 @@ def test_bilm_predicts_next_and_previous_by_its_halves() -> None:
     assert both.count == 2 * (3 * 11 + 15)
 
 
-def test_mlm_predicts_what_was_hidden_and_nothing_else() -> None:
+def test_mlm_predicts_masked_tokens_alone() -> None:
     _, network, objective, batch = made("mlm")
-    before = parted_rows().ids.flatten()
-    places, targets = batch.marks["mlm.places"], batch.marks["mlm.targets"]
-    assert torch.equal(targets, before[places])
+    before = packed_rows().ids.flatten()
+    positions, targets = batch.labels["mlm.positions"], batch.labels["mlm.targets"]
+    assert torch.equal(targets, before[positions])
     changed = (batch.ids.flatten() != before).nonzero()[:, 0]
-    assert set(changed.tolist()) <= set(places.tolist())
+    assert set(changed.tolist()) <= set(positions.tolist())
     assert (batch.ids == MASK).any()
-    shares = log_probabilities(network, network(batch).last)
-    expected = -sum(float(shares[place, target]) for place, target in zip(places, targets, strict=True))
+    logprobs = log_probabilities(network, network(batch).last_hidden_state)
+    expected = -sum(float(logprobs[position, target]) for position, target in zip(positions, targets, strict=True))
     assert number(loss_of(network, objective, batch)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", PAIRED)
-def test_pairs_are_judged_by_the_first_state_of_a_part(name: str) -> None:
+def test_pairs_are_classified_by_the_first_state_of_a_sequence(name: str) -> None:
     _, network, objective, batch = made(name)
-    assert isinstance(objective, PairJudgement)
+    assert isinstance(objective, PairClassification)
     assert {key for key, _ in objective.named_parameters()} == {
         f"{layer}.{kind}" for layer in ("pooler", "classifier") for kind in ("weight", "bias")
     }
-    states = network(batch).last.view(4, 16, 8)
+    states = network(batch).last_hidden_state.view(4, 16, 8)
     firsts = [(0, 0), (0, 7), (1, 0), (1, 7), (2, 0), (2, 7), (3, 0)]
-    labels = batch.marks[f"{name}.labels"].tolist()
+    labels = batch.labels[f"{name}.labels"].tolist()
     expected, count = 0.0, 0
-    for (row, place), label in zip(firsts, labels, strict=True):
+    for (row, position), label in zip(firsts, labels, strict=True):
         if label < 0:
             continue
-        pooled = torch.tanh(objective.pooler.weight @ states[row, place] + objective.pooler.bias)
+        pooled = torch.tanh(objective.pooler.weight @ states[row, position] + objective.pooler.bias)
         scores = objective.classifier.weight @ pooled + objective.classifier.bias
         expected, count = expected - float(scores.detach().log_softmax(-1)[label]), count + 1
     loss = loss_of(network, objective, batch)
@@ -224,75 +234,80 @@ def test_pairs_are_judged_by_the_first_state_of_a_part(name: str) -> None:
 def test_autoencoding_predicts_the_second_half() -> None:
     _, network, objective, _ = made("autoencoding")
     row = [EOS, 7, 8, 9, EOS, 7, 8, 9, EOS, EOS, 11, EOS, 11, EOS, PAD, PAD]
-    parts = [0] * 9 + [1] * 5 + [-1] * 2
+    sequence_ids = [0] * 9 + [1] * 5 + [-1] * 2
     ids = torch.tensor([row])
-    batch = Batch(ids, ids > 0, parts=torch.tensor([parts]), positions=torch.tensor([[*range(9), *range(5), 0, 0]]))
-    places = objective.places(batch)
-    assert places is not None
-    assert places.tolist() == [4, 5, 6, 7, 11, 12]
-    shares = log_probabilities(network, network(batch).last)
-    expected = -sum(float(shares[place, row[place + 1]]) for place in places.tolist())
+    batch = Batch(
+        ids,
+        ids > 0,
+        sequence_ids=torch.tensor([sequence_ids]),
+        position_ids=torch.tensor([[*range(9), *range(5), 0, 0]]),
+    )
+    positions = objective.positions(batch)
+    assert positions is not None
+    assert positions.tolist() == [4, 5, 6, 7, 11, 12]
+    logprobs = log_probabilities(network, network(batch).last_hidden_state)
+    expected = -sum(float(logprobs[position, row[position + 1]]) for position in positions.tolist())
     loss = loss_of(network, objective, batch)
     assert (number(loss), loss.count) == (pytest.approx(expected), 6)
 
 
-def test_ranking_is_that_of_windows_one_by_one() -> None:
-    """All middles are replaced at once; replacing one at a time must give the same."""
+def test_ranking_equals_that_of_single_windows() -> None:
+    """All middles are replaced at once; replacing them singly gives the same."""
     _, network, objective, batch = made("ranking")
-    places, words = batch.marks["ranking.places"], batch.marks["ranking.words"]
-    columns = places % 16
-    same_row = (places[1:] // 16) == (places[:-1] // 16)
+    positions, words = batch.labels["ranking.positions"], batch.labels["ranking.negatives"]
+    columns = positions % 16
+    same_row = (positions[1:] // 16) == (positions[:-1] // 16)
     assert torch.all((columns[1:] - columns[:-1])[same_row] % 5 == 0)
     assert same_row.any()
     assert torch.all(words >= 5)
-    assert torch.all(words != batch.ids.flatten()[places])
-    assert torch.all((batch.ids.flatten()[places] >= 5) | (batch.ids.flatten()[places] == UNK))
+    assert torch.all(words != batch.ids.flatten()[positions])
+    assert torch.all((batch.ids.flatten()[positions] >= 5) | (batch.ids.flatten()[positions] == UNK))
     score: Callable[[Tensor], Tensor] = objective.get_submodule("score")
-    true, total = score(network(batch).last).flatten(), 0.0
-    for place, word in zip(places, words, strict=True):
+    true, total = score(network(batch).last_hidden_state).flatten(), 0.0
+    for position, word in zip(positions, words, strict=True):
         ids = batch.ids.clone()
-        ids.view(-1)[place] = word
-        wrong = score(network(replace(batch, ids=ids)).last).flatten()[place]
-        total += max(0.0, float((1 - true[place] + wrong).detach()))
+        ids.view(-1)[position] = word
+        wrong = score(network(replace(batch, ids=ids)).last_hidden_state).flatten()[position]
+        total += max(0.0, float((1 - true[position] + wrong).detach()))
     loss = loss_of(network, objective, batch)
-    assert (number(loss), loss.count) == (pytest.approx(total), len(places))
+    assert (number(loss), loss.count) == (pytest.approx(total), len(positions))
     assert total > 0
 
 
-def test_ranking_takes_every_place_as_a_middle_and_every_word_as_wrong() -> None:
+def test_ranking_chooses_every_position_and_every_negative() -> None:
     _, _, objective, _ = made("ranking")
     seen = torch.zeros(4 * 16, dtype=torch.int64)
     drawn = torch.zeros(40, dtype=torch.int64)
     for seed in range(200):
-        batch = parted_rows()
+        batch = packed_rows()
         objective.corrupt(batch, np.random.default_rng(seed))
-        seen[batch.marks["ranking.places"]] += 1
-        drawn += torch.bincount(batch.marks["ranking.words"], minlength=40)
-    text = parted_rows().ids.flatten() >= 5
+        seen[batch.labels["ranking.positions"]] += 1
+        drawn += torch.bincount(batch.labels["ranking.negatives"], minlength=40)
+    text = packed_rows().ids.flatten() >= 5
     assert torch.all((seen > 0) == text)
     assert torch.all((drawn > 0) == (torch.arange(40) >= 5))
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_noise_comes_from_the_step_alone(name: str) -> None:
+def test_dropout_depends_on_the_step_alone(name: str) -> None:
     recipe, _, _, _ = made(name)
     encoder = replace(recipe.encoder, dropout=0.5)
     _, network, objective, batch = made(name, encoder=encoder)
     totals = []
     for step in (0, 0, 1):
-        noise = Noise(0, step)
-        states = network(batch, objective.places(batch), noise)
-        totals.append(number(objective.loss(network, states, batch, noise)))
+        rng = DropoutRng(0, step)
+        states = network(batch, objective.positions(batch), rng)
+        totals.append(number(objective.loss(network, states, batch, rng)))
     assert totals[0] == totals[1] != totals[2]
 
 
-def pairs_of(texts: Sequence[tuple[int, int, int]], documents: Sequence[int], room: int = 20) -> Sequences:
+def pairs_of(texts: Sequence[tuple[int, int, int]], documents: Sequence[int], max_tokens: int = 20) -> Sequences:
     cuts = np.array(texts, dtype=np.int64)
-    return Sequences(cuts[:, :2], cuts[:, 1:], room, np.array(documents, dtype=np.int64), {})
+    return Sequences(cuts[:, :2], cuts[:, 1:], max_tokens, np.array(documents, dtype=np.int64), {})
 
 
-def test_what_cannot_be_asked_is_not_asked() -> None:
-    """A second segment that is empty or does not follow: of it neither is asked."""
+def test_sequences_without_a_next_segment_are_ignored() -> None:
+    """A second segment that is empty or does not follow has no label."""
     _, _, nsp, _ = made("nsp")
     _, _, sop, _ = made("sop")
     cuts = [
@@ -302,28 +317,28 @@ def test_what_cannot_be_asked_is_not_asked() -> None:
     first = nsp.pair(sequences, np.random.default_rng(0))
     assert set(first.labels["nsp.labels"][1::3].tolist()) == {-1}
     both = sop.pair(first, np.random.default_rng(1))
-    asked = first.labels["nsp.labels"] == 0
-    assert np.array_equal(both.labels["sop.labels"] >= 0, asked)
-    assert asked.any()
+    labelled = first.labels["nsp.labels"] == 0
+    assert np.array_equal(both.labels["sop.labels"] >= 0, labelled)
+    assert labelled.any()
     assert (first.labels["nsp.labels"] == 1).any()
     turned = both.labels["sop.labels"] == 1
-    assert np.array_equal(both.begins[turned], first.begins[turned][:, ::-1])
-    assert np.array_equal(both.begins[~turned], first.begins[~turned])
+    assert np.array_equal(both.starts[turned], first.starts[turned][:, ::-1])
+    assert np.array_equal(both.starts[~turned], first.starts[~turned])
 
 
 def test_one_document_and_no_partner_that_fits() -> None:
-    """A text of one document: second segments come from elsewhere in it, and are cut where they do not fit."""
+    """A text of one document: second segments are from elsewhere in it, truncated if they do not fit."""
     _, _, nsp, _ = made("nsp")
     rng = np.random.default_rng(0)
     sizes = rng.integers(1, 20, 200)
-    cuts = [(20 * place, 20 * place + int(size), 20 * place + 20) for place, size in enumerate(sizes)]
+    cuts = [(20 * position, 20 * position + int(size), 20 * position + 20) for position, size in enumerate(sizes)]
     paired = nsp.pair(pairs_of(cuts, [0, 4000]), rng)
     labels = paired.labels["nsp.labels"]
-    lengths = (paired.ends - paired.begins).sum(axis=1)
+    lengths = (paired.ends - paired.starts).sum(axis=1)
     assert 60 < labels.sum() < 140
     assert lengths.max() <= 20
-    assert (paired.ends > paired.begins).all()
-    moved = paired.begins[:, 1] != paired.ends[:, 0]
+    assert (paired.ends > paired.starts).all()
+    moved = paired.starts[:, 1] != paired.ends[:, 0]
     assert np.array_equal(moved, labels == 1)
     alone = nsp.pair(pairs_of([(0, 3, 6)], [0, 6]), rng)
     assert alone.labels["nsp.labels"].tolist() == [0]
@@ -331,16 +346,16 @@ def test_one_document_and_no_partner_that_fits() -> None:
 
 def test_autoencoding_of_pairs_is_refused() -> None:
     _, _, objective, _ = made("autoencoding")
-    with pytest.raises(RecipeError, match=r"rows\.format=sentences"):
+    with pytest.raises(RecipeError, match=r"sequence\.format=sentences"):
         objective.pair(pairs_of([(0, 3, 6)], [0, 6]), np.random.default_rng(0))
 
 
-def test_the_union_of_places() -> None:
+def test_the_union_of_positions() -> None:
     one, other = torch.tensor([1, 4, 6]), torch.tensor([0, 4])
-    found = union([one, other])
+    found = union_positions([one, other])
     assert found is not None
     assert found.tolist() == [0, 1, 4, 6]
-    assert union([one, None]) is None
+    assert union_positions([one, None]) is None
 
 
 def test_objectives_own_their_layers() -> None:

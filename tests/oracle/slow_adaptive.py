@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from firth.lm.language_model import LanguageModel, TokenStream, UnknownWordModel, current_sentence
 from firth.text.corpus import read_corpus
 from firth.text.layout import Layout
-from firth.tokens.language import LanguageModel, Stream, going_on
 from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.spelling import Spelling
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, Tokenizer
 from firth.tokens.train import train_tokenizer
 
@@ -25,7 +24,7 @@ WORDS = ["the", "cat", "dog", "saw", "a", "ran", ",", "."]
 
 @dataclass(frozen=True)
 class TableRecipe:
-    """The recipe of `TableModel`, in place of that of an n-gram model."""
+    """The recipe of `TableModel`, in position of that of an n-gram model."""
 
     tokenizer: TokenizerRecipe = field(default_factory=lambda: TokenizerRecipe(model="words", split="space"))
     kind: str = "counts"
@@ -41,7 +40,7 @@ class TableModel(LanguageModel):
     """The probability of every word after every word, given as a table."""
 
     def __init__(self, tokenizer: Tokenizer, table: npt.NDArray[np.float64], layout: Layout = "lines") -> None:
-        super().__init__(TableRecipe(), tokenizer, layout, Spelling.train(["cat"]))
+        super().__init__(TableRecipe(), tokenizer, layout, UnknownWordModel.train(["cat"]))
         self.table = table
 
     @classmethod
@@ -55,14 +54,14 @@ class TableModel(LanguageModel):
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {"table": self.table}
 
-    def log_tokens(self, stream: Stream) -> npt.NDArray[np.float64]:
+    def token_logprobs(self, stream: TokenStream) -> npt.NDArray[np.float64]:
         before = np.concatenate([[BOS], stream.ids[:-1]])
         before[stream.bounds[:-1]] = BOS
         return np.asarray(np.log(self.table[before, stream.ids]))
 
-    def log_next(self, history: Sequence[int]) -> npt.NDArray[np.float64]:
+    def next_logprobs(self, history: Sequence[int]) -> npt.NDArray[np.float64]:
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.table[going_on(history)[-1]]))
+            return np.asarray(np.log(self.table[current_sentence(history)[-1]]))
 
 
 def small_tokenizer() -> Tokenizer:
@@ -70,23 +69,23 @@ def small_tokenizer() -> Tokenizer:
     return train_tokenizer(TableRecipe().tokenizer, read_corpus([WORDS]))
 
 
-def random_text(seed: int, sentences: int = 12, vocabulary: int = 13, longest: int = 8) -> Stream:
+def random_text(seed: int, sentences: int = 12, vocabulary: int = 13, longest: int = 8) -> TokenStream:
     """Some sentences; about a third of them begin new texts. Words 1 and 5 up occur."""
     rng = np.random.default_rng(seed)
     words = np.array([1, *range(5, vocabulary)])
     drawn = [rng.choice(words, size=rng.integers(0, longest)).tolist() for _ in range(sentences)]
-    stream = Stream.of(drawn)
-    fresh = rng.random(sentences) < 0.3
-    fresh[0] = True
-    return stream._replace(fresh=fresh)
+    stream = TokenStream.of(drawn)
+    starts_document = rng.random(sentences) < 0.3
+    starts_document[0] = True
+    return stream._replace(starts_document=starts_document)
 
 
-def histories(stream: Stream) -> list[list[int]]:
+def histories(stream: TokenStream) -> list[list[int]]:
     """For every token of a stream what the text says before it, from where the text began."""
     found: list[list[int]] = []
     text: list[int] = []
-    for sentence, fresh in enumerate(stream.fresh.tolist()):
-        if fresh:
+    for sentence, starts_document in enumerate(stream.starts_document.tolist()):
+        if starts_document:
             text = []
         for word in stream.ids[stream.bounds[sentence] : stream.bounds[sentence + 1]].tolist():
             found.append(list(text))
@@ -94,13 +93,13 @@ def histories(stream: Stream) -> list[list[int]]:
     return found
 
 
-def before(history: Sequence[int], place: int, length: int) -> list[int]:
-    """The `length` words before a place in their sentence, with `<s>` for those that are missing."""
+def before(history: Sequence[int], position: int, length: int) -> list[int]:
+    """The `length` words before a position in their sentence, with `<s>` for those that are missing."""
     words: list[int] = []
     while len(words) < length:
-        place -= 1
-        ended = place < 0 or history[place] == EOS
-        words.insert(0, BOS if ended else history[place])
+        position -= 1
+        ended = position < 0 or history[position] == EOS
+        words.insert(0, BOS if ended else history[position])
         if ended:
             words = [BOS] * (length - len(words)) + words
     return words
@@ -116,7 +115,7 @@ def slow_cache(
     history: Sequence[int],
 ) -> Distribution:
     """The distribution of a cache model; `weights(known, times, entries)` gives those of base and orders."""
-    entries = [place for place, word in enumerate(history) if enters(word)][-size:]
+    entries = [position for position, word in enumerate(history) if enters(word)][-size:]
     parts: list[Distribution] = []
     times = 0
     for length in range(order):
@@ -129,7 +128,7 @@ def slow_cache(
         for e in same:
             part[history[e]] += math.exp(-decay * (len(entries) - entries.index(e))) / whole
         parts.append(part)
-    known = [math.exp(log) for log in base.log_next(history)]
+    known = [math.exp(log) for log in base.next_logprobs(history)]
     if not parts:
         return known
     row = weights(len(parts), times, len(entries))
@@ -142,11 +141,11 @@ def slow_mixture(
     """The distribution of a mixture whose weights follow the text."""
     counts = [0.0] * len(parts)
     now = list(weights)
-    for place, word in enumerate(history):
-        given = [w * math.exp(part.log_next(history[:place])[word]) for w, part in zip(now, parts, strict=True)]
+    for position, word in enumerate(history):
+        given = [w * math.exp(part.next_logprobs(history[:position])[word]) for w, part in zip(now, parts, strict=True)]
         counts = [keep * c + g / sum(given) for c, g in zip(counts, given, strict=True)]
         now = [(strength * w + c) / (strength + sum(counts)) for w, c in zip(weights, counts, strict=True)]
-    found = [part.log_next(history) for part in parts]
+    found = [part.next_logprobs(history) for part in parts]
     return [sum(w * math.exp(f[word]) for w, f in zip(now, found, strict=True)) for word in range(len(found[0]))]
 
 
@@ -154,10 +153,10 @@ def slow_classes(
     inner: LanguageModel, classes: Sequence[int], counts: Sequence[int], delta: float, history: Sequence[int]
 ) -> Distribution:
     """The distribution of a class model."""
-    over_classes = [math.exp(log) for log in inner.log_next([classes[word] for word in history])]
+    over_classes = [math.exp(log) for log in inner.next_logprobs([classes[word] for word in history])]
     found = []
     for word, name in enumerate(classes):
         same = [other for other, its in enumerate(classes) if its == name]
-        share = (counts[word] + delta) / (sum(counts[other] for other in same) + delta * len(same))
-        found.append(over_classes[name] * share)
+        probability = (counts[word] + delta) / (sum(counts[other] for other in same) + delta * len(same))
+        found.append(over_classes[name] * probability)
     return found

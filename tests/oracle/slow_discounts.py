@@ -1,4 +1,4 @@
-"""Discounts from counts of counts, slow and obvious: n[r] is the number of distinct n-grams that occur r times."""
+"""Reference discounts from counts of counts: n[r] is the number of distinct n-grams that occur r times."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def averaging_transform(n: Mapping[int, int]) -> dict[int, float]:
     """Z_r = n_r / ((t - q)/2), q and t being the neighbours of r that occur (Gale and Sampson 1995)."""
     rs = sorted(r for r in n if n[r])
     z = {}
-    for place, r in enumerate(rs):
-        q = rs[place - 1] if place > 0 else 0
-        t = rs[place + 1] if place + 1 < len(rs) else 2 * r - q
+    for position, r in enumerate(rs):
+        q = rs[position - 1] if position > 0 else 0
+        t = rs[position + 1] if position + 1 < len(rs) else 2 * r - q
         z[r] = n[r] / (0.5 * (t - q))
     return z
 

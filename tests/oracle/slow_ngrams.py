@@ -1,4 +1,4 @@
-"""Every smoothing method, slow and obvious, in exact fractions: what the fast n-gram models are compared with.
+"""Reference implementations of every smoothing method in exact fractions, for comparison with the fast models.
 
 A sentence is `<s> w1 ... wm </s>`. A history is a tuple of words, at most order - 1 of them, `<s>` first where the
 sentence begins. A method is a function of a `Text` and of its parameters; it returns a model, a function from a history
@@ -20,12 +20,12 @@ from typing import TypeVar
 from tests.oracle.slow_discounts import good_turing_ratios, katz_ratios, one_discount, three_discounts
 
 Word = Hashable
-Gram = tuple[Word, ...]
+Ngram = tuple[Word, ...]
 Number = int | float | Fraction
 Count = TypeVar("Count", int, Fraction)
 Distribution = dict[Word, Fraction]
-Model = Callable[[Gram], Distribution]
-Shares = Callable[[Gram, dict[Word, int]], Distribution]
+Model = Callable[[Ngram], Distribution]
+Alphas = Callable[[Ngram, dict[Word, int]], Distribution]
 """What a method gives to the words seen after a history, from the history and the counts after it: alpha(w|h)."""
 
 BOS, EOS, UNK = "<s>", "</s>", "<unk>"
@@ -55,7 +55,7 @@ class Text:
             known.pop(special, None)
         self.order = order
         self.predictable: list[Word] = [*known, *([UNK] if unknown else []), EOS]
-        self.counts: Counter[Gram] = Counter()
+        self.counts: Counter[Ngram] = Counter()
         for sentence in sentences:
             words = [BOS, *(word if word in known else UNK for word in sentence), EOS]
             assert unknown or UNK not in words
@@ -64,7 +64,7 @@ class Text:
                     self.counts[tuple(words[start : start + length])] += 1
         del self.counts[BOS,]
 
-    def history(self, words: Sequence[Word]) -> Gram:
+    def history(self, words: Sequence[Word]) -> Ngram:
         """The history of the word that comes after the first `words` of a sentence."""
         before = (BOS, *words)
         return before[max(0, len(before) - self.order + 1) :]
@@ -76,8 +76,8 @@ class Text:
 def probability(model: Model, text: Text, sentence: Sequence[Word]) -> Fraction:
     """The probability of a sentence and its end."""
     product = Fraction(1)
-    for place, word in enumerate([*sentence, EOS]):
-        product *= model(text.history(sentence[:place]))[word]
+    for position, word in enumerate([*sentence, EOS]):
+        product *= model(text.history(sentence[:position]))[word]
     return product
 
 
@@ -88,53 +88,53 @@ def exact_sum(numbers: Iterable[Fraction]) -> Fraction:
     return sum(numbers, start=Fraction(0))
 
 
-def followers(counts: Mapping[Gram, Count]) -> dict[Gram, dict[Word, Count]]:
+def followers(counts: Mapping[Ngram, Count]) -> dict[Ngram, dict[Word, Count]]:
     """For each history that was seen, how often each word follows it."""
-    found: dict[Gram, dict[Word, Count]] = {}
-    for gram, count in counts.items():
-        found.setdefault(gram[:-1], {})[gram[-1]] = count
+    found: dict[Ngram, dict[Word, Count]] = {}
+    for ngram, count in counts.items():
+        found.setdefault(ngram[:-1], {})[ngram[-1]] = count
     return found
 
 
-def counts_of_counts(counts: Mapping[Gram, int], level: int) -> Counter[int]:
+def counts_of_counts(counts: Mapping[Ngram, int], level: int) -> Counter[int]:
     """n_r: how many distinct n-grams of length `level` occur r times."""
-    return Counter(count for gram, count in counts.items() if len(gram) == level)
+    return Counter(count for ngram, count in counts.items() if len(ngram) == level)
 
 
-def continuation_counts(text: Text) -> dict[Gram, int]:
+def continuation_counts(text: Text) -> dict[Ngram, int]:
     """The counts of Kneser-Ney: below the highest level, the number of distinct words before the n-gram.
 
     Nothing stands before `<s>`, so n-grams that begin with it keep their counts.
     """
-    before: dict[Gram, set[Word]] = defaultdict(set)
-    for gram in text.counts:
-        before[gram[1:]].add(gram[0])
+    before: dict[Ngram, set[Word]] = defaultdict(set)
+    for ngram in text.counts:
+        before[ngram[1:]].add(ngram[0])
     return {
-        gram: count if len(gram) == text.order or gram[0] == BOS else len(before[gram])
-        for gram, count in text.counts.items()
+        ngram: count if len(ngram) == text.order or ngram[0] == BOS else len(before[ngram])
+        for ngram, count in text.counts.items()
     }
 
 
 # The two ways of using the next shorter history
 
 
-def interpolated(text: Text, counts: Mapping[Gram, int], shares: Shares) -> Model:
+def interpolated(text: Text, counts: Mapping[Ngram, int], alphas: Alphas) -> Model:
     """p(w|h) = alpha(w|h) + (1 - sum of alpha) p(w|h'), for all words alike."""
     seen = followers(counts)
 
     @cache
-    def model(history: Gram) -> Distribution:
+    def model(history: Ngram) -> Distribution:
         lower = model(history[1:]) if history else text.uniform()
         if history not in seen:
             return lower
-        alpha = shares(history, seen[history])
+        alpha = alphas(history, seen[history])
         rest = 1 - exact_sum(alpha.values())
         return {word: alpha.get(word, 0) + rest * lower[word] for word in text.predictable}
 
     return model
 
 
-def backed_off(text: Text, counts: Mapping[Gram, int], shares: Shares) -> Model:
+def backed_off(text: Text, counts: Mapping[Ngram, int], alphas: Alphas) -> Model:
     """p(w|h) = alpha(w|h) for words seen after h, and for the others p(w|h') times what makes the sum 1.
 
     Where no other word has any probability after h', alpha is scaled to sum to 1.
@@ -142,11 +142,11 @@ def backed_off(text: Text, counts: Mapping[Gram, int], shares: Shares) -> Model:
     seen = followers(counts)
 
     @cache
-    def model(history: Gram) -> Distribution:
+    def model(history: Ngram) -> Distribution:
         lower = model(history[1:]) if history else text.uniform()
         if history not in seen:
             return lower
-        alpha = shares(history, seen[history])
+        alpha = alphas(history, seen[history])
         total = exact_sum(alpha.values())
         open_to = 1 - exact_sum(lower[word] for word in alpha)
         if open_to == 0:
@@ -157,8 +157,8 @@ def backed_off(text: Text, counts: Mapping[Gram, int], shares: Shares) -> Model:
     return model
 
 
-def combined(text: Text, counts: Mapping[Gram, int], shares: Shares, interpolate: bool) -> Model:
-    return interpolated(text, counts, shares) if interpolate else backed_off(text, counts, shares)
+def combined(text: Text, counts: Mapping[Ngram, int], alphas: Alphas, interpolate: bool) -> Model:
+    return interpolated(text, counts, alphas) if interpolate else backed_off(text, counts, alphas)
 
 
 # Methods without discounts
@@ -167,17 +167,17 @@ def combined(text: Text, counts: Mapping[Gram, int], shares: Shares, interpolate
 def mle(text: Text) -> Model:
     """c(hw) / c(h.): nothing is left for words that were not seen."""
 
-    def shares(history: Gram, seen: dict[Word, int]) -> Distribution:
+    def alphas(history: Ngram, seen: dict[Word, int]) -> Distribution:
         return {word: Fraction(count, sum(seen.values())) for word, count in seen.items()}
 
-    return interpolated(text, text.counts, shares)
+    return interpolated(text, text.counts, alphas)
 
 
 def additive(text: Text, delta: Mapping[int, Number]) -> Model:
-    """(c(hw) + d) / (c(h.) + d V'), with a d for each level; never looks at shorter histories."""
+    """(c(hw) + d) / (c(h.) + d V'), with a d for each level; never uses shorter histories."""
 
     @cache
-    def model(history: Gram) -> Distribution:
+    def model(history: Ngram) -> Distribution:
         d = Fraction(delta[len(history) + 1])
         count = {word: text.counts.get((*history, word), 0) for word in text.predictable}
         total = sum(count.values())
@@ -191,12 +191,12 @@ def additive(text: Text, delta: Mapping[int, Number]) -> Model:
 def jelinek_mercer(text: Text, weights: Callable[[int, int], Number]) -> Model:
     """l c(hw)/c(h.) + (1 - l) p(w|h'), with l = weights(level, bucket) and bucket = floor(log2 c(h.))."""
 
-    def shares(history: Gram, seen: dict[Word, int]) -> Distribution:
+    def alphas(history: Ngram, seen: dict[Word, int]) -> Distribution:
         total = sum(seen.values())
         weight = Fraction(weights(len(history) + 1, bucket(total)))
         return {word: weight * Fraction(count, total) for word, count in seen.items()}
 
-    return interpolated(text, text.counts, shares)
+    return interpolated(text, text.counts, alphas)
 
 
 def bucket(total: int) -> int:
@@ -214,33 +214,33 @@ def bucket(total: int) -> int:
 def witten_bell(text: Text, interpolate: bool = True) -> Model:
     """c(hw) / (c(h.) + N1+(h.)): a new word is as likely as new words have been after h."""
 
-    def shares(history: Gram, seen: dict[Word, int]) -> Distribution:
+    def alphas(history: Ngram, seen: dict[Word, int]) -> Distribution:
         return {word: Fraction(count, sum(seen.values()) + len(seen)) for word, count in seen.items()}
 
-    return combined(text, text.counts, shares, interpolate)
+    return combined(text, text.counts, alphas, interpolate)
 
 
 def bayes(text: Text, mu: Mapping[int, Number]) -> Model:
     """(c(hw) + mu p(w|h')) / (c(h.) + mu): the mean under a Dirichlet prior around the shorter history."""
 
-    def shares(history: Gram, seen: dict[Word, int]) -> Distribution:
+    def alphas(history: Ngram, seen: dict[Word, int]) -> Distribution:
         return {word: count / (sum(seen.values()) + Fraction(mu[len(history) + 1])) for word, count in seen.items()}
 
-    return interpolated(text, text.counts, shares)
+    return interpolated(text, text.counts, alphas)
 
 
 def pitman_yor(
     text: Text,
-    customers: Mapping[Gram, Number],
-    tables: Mapping[Gram, Number],
+    customers: Mapping[Ngram, Number],
+    tables: Mapping[Ngram, Number],
     discount: Mapping[int, Number],
     strength: Mapping[int, Number],
 ) -> Model:
     """(c - d t)/(theta + c.) + (theta + d t.)/(theta + c.) p(w|h'), for a given seating (Teh 2006)."""
-    seen = followers({gram: Fraction(count) for gram, count in customers.items() if count > 0})
+    seen = followers({ngram: Fraction(count) for ngram, count in customers.items() if count > 0})
 
     @cache
-    def model(history: Gram) -> Distribution:
+    def model(history: Ngram) -> Distribution:
         lower = model(history[1:]) if history else text.uniform()
         if history not in seen:
             return lower
@@ -263,7 +263,7 @@ def stupid(text: Text, weight: Number = Fraction(2, 5), charge_unseen: bool = Fa
     floor = Fraction(weight) / len(text.predictable) if flat else Fraction(0)
 
     @cache
-    def model(history: Gram) -> Distribution:
+    def model(history: Ngram) -> Distribution:
         found = seen.get(history, {})
         total = sum(found.values())
         if not history:
@@ -280,18 +280,18 @@ def stupid(text: Text, weight: Number = Fraction(2, 5), charge_unseen: bool = Fa
 # Absolute discounting and Kneser-Ney
 
 
-def subtracted(discount: Callable[[int, int], Number]) -> Shares:
+def subtracted(discount: Callable[[int, int], Number]) -> Alphas:
     """(c - D)/c(h.), with D = discount(level, c)."""
 
-    def shares(history: Gram, seen: dict[Word, int]) -> Distribution:
+    def alphas(history: Ngram, seen: dict[Word, int]) -> Distribution:
         total = sum(seen.values())
         return {word: (count - Fraction(discount(len(history) + 1, count))) / total for word, count in seen.items()}
 
-    return shares
+    return alphas
 
 
 def single_discounting(
-    text: Text, counts: Mapping[Gram, int], discount: Mapping[int, Number] | None, interpolate: bool
+    text: Text, counts: Mapping[Ngram, int], discount: Mapping[int, Number] | None, interpolate: bool
 ) -> Model:
     by_level = discount or {level: one_discount(counts_of_counts(counts, level)) for level in range(1, text.order + 1)}
     return combined(text, counts, subtracted(lambda level, count: by_level[level]), interpolate)
@@ -315,20 +315,20 @@ def modified_kneser_ney(
     by_level: Mapping[int, Sequence[Number]] = discounts or {
         level: three_discounts(counts_of_counts(counts, level)) for level in range(1, text.order + 1)
     }
-    shares = subtracted(lambda level, count: by_level[level][min(count, 3) - 1])
-    return combined(text, counts, shares, interpolate)
+    alphas = subtracted(lambda level, count: by_level[level][min(count, 3) - 1])
+    return combined(text, counts, alphas, interpolate)
 
 
 # Good-Turing and Katz
 
 
-def multiplied(ratios: Mapping[int, Mapping[int, Fraction] | None], discount: Mapping[int, Fraction]) -> Shares:
+def multiplied(ratios: Mapping[int, Mapping[int, Fraction] | None], discount: Mapping[int, Fraction]) -> Alphas:
     """(c r*/r)/c(h.), counts without a ratio being left alone; levels without ratios subtract a discount instead.
 
     Where all ratios are 1, so that nothing would be left for other words, c(h.) is taken for one more, as SRILM does.
     """
 
-    def shares(history: Gram, seen: dict[Word, int]) -> Distribution:
+    def alphas(history: Ngram, seen: dict[Word, int]) -> Distribution:
         level, total = len(history) + 1, sum(seen.values())
         found = ratios[level]
         if found is None:
@@ -338,24 +338,24 @@ def multiplied(ratios: Mapping[int, Mapping[int, Fraction] | None], discount: Ma
             total += 1
         return {word: ratio[word] * count / total for word, count in seen.items()}
 
-    return shares
+    return alphas
 
 
 def good_turing(text: Text, equal: bool = False) -> Model:
     """(r*/r) c(hw)/c(h.); the rest to the shorter history, or in equal parts to the words not seen after h."""
     n = {level: counts_of_counts(text.counts, level) for level in range(1, text.order + 1)}
-    shares = multiplied(
+    alphas = multiplied(
         {level: good_turing_ratios(n[level]) for level in n}, {level: one_discount(n[level]) for level in n}
     )
     if not equal:
-        return backed_off(text, text.counts, shares)
+        return backed_off(text, text.counts, alphas)
     seen = followers(text.counts)
 
     @cache
-    def model(history: Gram) -> Distribution:
+    def model(history: Ngram) -> Distribution:
         if history not in seen:
             return text.uniform()
-        alpha = shares(history, seen[history])
+        alpha = alphas(history, seen[history])
         total, others = exact_sum(alpha.values()), len(text.predictable) - len(alpha)
         if others == 0:
             return {word: alpha[word] / total for word in text.predictable}
@@ -381,9 +381,9 @@ def additive_leave_one_out(text: Text, level: int, delta: float) -> float:
     """The log-likelihood of all n-grams of a level, each token predicted from all others by add-delta."""
     words, seen = len(text.predictable), followers(text.counts)
     return math.fsum(
-        count * math.log((count - 1 + delta) / (sum(seen[gram[:-1]].values()) - 1 + delta * words))
-        for gram, count in text.counts.items()
-        if len(gram) == level
+        count * math.log((count - 1 + delta) / (sum(seen[ngram[:-1]].values()) - 1 + delta * words))
+        for ngram, count in text.counts.items()
+        if len(ngram) == level
     )
 
 
@@ -410,11 +410,13 @@ def leave_one_out(text: Text, level: int, mix: Callable[[int, int, int], tuple[f
     """The sum of c log p; p = share + rest p(w|h'), (share, rest) = mix(level, c - 1, c(h.) - 1) at every level."""
     seen = followers(text.counts)
 
-    def chance(gram: Gram) -> float:
-        if not gram:
+    def probability(ngram: Ngram) -> float:
+        if not ngram:
             return 1 / len(text.predictable)
-        total = sum(seen[gram[:-1]].values()) - 1
-        share, rest = mix(len(gram), text.counts[gram] - 1, total) if total else (0.0, 1.0)
-        return share + rest * chance(gram[1:])
+        total = sum(seen[ngram[:-1]].values()) - 1
+        share, rest = mix(len(ngram), text.counts[ngram] - 1, total) if total else (0.0, 1.0)
+        return share + rest * probability(ngram[1:])
 
-    return math.fsum(count * math.log(chance(gram)) for gram, count in text.counts.items() if len(gram) == level)
+    return math.fsum(
+        count * math.log(probability(ngram)) for ngram, count in text.counts.items() if len(ngram) == level
+    )

@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from firth.counts.cache import CacheModel, CacheRecipe, buckets, window
+from firth.counts.cache import CacheModel, CacheRecipe, cache_capacity
 from firth.counts.classes import ClassModel, ClassRecipe, class_tokenizer
 from firth.counts.em import em_weights
 from firth.counts.mixture import MixtureModel, MixtureRecipe
-from firth.tokens.language import LanguageModel
-from firth.tokens.spelling import Spelling
+from firth.lm.language_model import LanguageModel, UnknownWordModel
 from firth.tokens.tokenizer import EOS, UNK, Tokenizer
 from tests.oracle.slow_adaptive import (
     Distribution,
@@ -37,20 +36,20 @@ def base(seed: int, tokenizer: Tokenizer | None = None) -> TableModel:
 
 
 def compare(model: LanguageModel, slow: Any, seed: int) -> None:
-    """`log_next` is the slow distribution after every history of a text, and `log_tokens` the words of it."""
+    """`next_logprobs` is the slow distribution after every history of a text, and `token_logprobs` the words of it."""
     stream = random_text(seed)
-    logs = np.exp(model.log_tokens(stream)).tolist()
-    for place, history in enumerate(histories(stream)):
+    logs = np.exp(model.token_logprobs(stream)).tolist()
+    for position, history in enumerate(histories(stream)):
         expected: Distribution = slow(history)
-        found = np.exp(model.log_next(history))
+        found = np.exp(model.next_logprobs(history))
         assert found.tolist() == pytest.approx(expected, **CLOSE)
         assert found.sum() == pytest.approx(1, abs=1e-12)
-        assert logs[place] == pytest.approx(expected[stream.ids[place]], **CLOSE)
+        assert logs[position] == pytest.approx(expected[stream.ids[position]], **CLOSE)
 
 
 def random_weights(recipe: CacheRecipe, rng: np.random.Generator) -> npt.NDArray[np.float64]:
     """Any weights; none for orders beyond the longest history that is known."""
-    rows = buckets(recipe.size)
+    rows = recipe.size.bit_length()
     weights = rng.dirichlet(np.ones(recipe.order + 1), size=(recipe.order, rows, rows))
     for known in range(1, recipe.order):
         weights[known - 1, ..., known + 1 :] = 0
@@ -64,8 +63,8 @@ CACHES: list[dict[str, Any]] = [
     {"order": 2, "size": 8, "decay": None},
     {"order": 3, "size": 9, "decay": 0.5},
     {"order": 3, "size": 100, "decay": 0.02},
-    {"order": 3, "size": 100, "decay": 0.0, "end": False},
-    {"order": 3, "size": 100, "decay": 10, "unknown": False},
+    {"order": 3, "size": 100, "decay": 0.0, "cache_eos": False},
+    {"order": 3, "size": 100, "decay": 10, "cache_unk": False},
 ]
 
 
@@ -75,18 +74,20 @@ def test_cache(settings: dict[str, Any], seed: int) -> None:
     recipe = CacheRecipe(base=TableRecipe(), **settings)  # type: ignore[arg-type]
     rng = np.random.default_rng(seed)
     words = set(rng.permutation(np.arange(5, 13))[: rng.integers(3, 9)].tolist())
-    words |= ({EOS} if recipe.end else set()) | ({UNK} if recipe.unknown else set())
-    enters = np.isin(np.arange(13), list(words))
+    words |= ({EOS} if recipe.cache_eos else set()) | ({UNK} if recipe.cache_unk else set())
+    cacheable = np.isin(np.arange(13), list(words))
     weights = random_weights(recipe, rng)
 
     def row(known: int, times: int, entries: int) -> list[float]:
         found: list[float] = weights[known - 1, int(np.log2(times)), int(np.log2(entries))].tolist()
         return found
 
-    model = CacheModel(recipe, base(seed), enters, weights)
+    model = CacheModel(recipe, base(seed), cacheable, weights)
     decay = float(recipe.decay or 0)  # type: ignore[arg-type]
     compare(
-        model, lambda h: slow_cache(model.base, words.__contains__, window(recipe), decay, recipe.order, row, h), seed
+        model,
+        lambda h: slow_cache(model.base, words.__contains__, cache_capacity(recipe), decay, recipe.order, row, h),
+        seed,
     )
 
 
@@ -94,28 +95,28 @@ def test_a_long_text_does_not_wear_the_cache_out() -> None:
     recipe = CacheRecipe(base=TableRecipe(), order=2, size=50, decay=0.4)  # type: ignore[arg-type]
     weights = random_weights(recipe, np.random.default_rng(0))
     model = CacheModel(recipe, base(0), np.arange(13) > 4, weights)
-    stream = random_text(7, sentences=900)._replace(fresh=np.arange(900) == 0)
-    logs, found = model.log_tokens(stream), histories(stream)
-    for place in range(0, len(found), 37):
-        assert logs[place] == pytest.approx(model.log_next(found[place])[stream.ids[place]], **CLOSE)
+    stream = random_text(7, sentences=900)._replace(starts_document=np.arange(900) == 0)
+    logs, found = model.token_logprobs(stream), histories(stream)
+    for position in range(0, len(found), 37):
+        assert logs[position] == pytest.approx(model.next_logprobs(found[position])[stream.ids[position]], **CLOSE)
 
 
 @pytest.mark.parametrize(("strength", "keep"), [(1.0, 1.0), (0.3, 0.9), (20.0, 0.5), (2, 0)])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_mixture_that_follows_the_text(strength: float, keep: float, seed: int) -> None:
+def test_adaptive_mixture(strength: float, keep: float, seed: int) -> None:
     parts = [base(number + 10 * seed) for number in range(3)]
     weights = np.array([0.2, 0.5, 0.3])
-    recipe = MixtureRecipe(base=TableRecipe(), strength=strength, keep=keep)  # type: ignore[arg-type]
+    recipe = MixtureRecipe(base=TableRecipe(), prior_strength=strength, decay_factor=keep)  # type: ignore[arg-type]
     model = MixtureModel(recipe, parts, weights)
     compare(model, lambda h: slow_mixture(parts, weights.tolist(), strength, keep, h), seed)
 
 
 def test_mixture_that_stays() -> None:
     parts, weights = [base(1), base(2)], np.array([0.25, 0.75])
-    recipe = MixtureRecipe(base=TableRecipe(), adapt=False, strength=1, keep=1)  # type: ignore[arg-type]
+    recipe = MixtureRecipe(base=TableRecipe(), adapt=False, prior_strength=1, decay_factor=1)  # type: ignore[arg-type]
     compare(
         MixtureModel(recipe, parts, weights),
-        lambda h: (0.25 * np.exp(parts[0].log_next(h)) + 0.75 * np.exp(parts[1].log_next(h))).tolist(),
+        lambda h: (0.25 * np.exp(parts[0].next_logprobs(h)) + 0.75 * np.exp(parts[1].next_logprobs(h))).tolist(),
         3,
     )
 
@@ -128,7 +129,7 @@ def test_classes(seed: int, delta: float) -> None:
     counts = rng.integers(0, 9, size=13)
     inner = base(seed, class_tokenizer(8))
     recipe = ClassRecipe(base=TableRecipe(), delta=delta)  # type: ignore[arg-type]
-    model = ClassModel(recipe, _tokenizer(), "lines", Spelling.train(["a"]), classes, counts, inner)
+    model = ClassModel(recipe, _tokenizer(), "lines", UnknownWordModel.train(["a"]), classes, counts, inner)
     compare(model, lambda h: slow_classes(inner, classes.tolist(), counts.tolist(), delta, h), seed)
 
 

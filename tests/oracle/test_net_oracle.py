@@ -12,12 +12,12 @@ import pytest
 
 from firth.abilities import total
 from firth.fit.train import train
-from firth.nets.contexts import word_states
+from firth.nets.contextual_vectors import word_states
 from firth.text.oracle import MARKOV_WORDS, OracleSource, oracle_source
 
-SMALL = ["tokenizer=words", "embedding.width=32", "encoder.width=32", "rows.length=32", "learning.batch=1024"]
-TRANSFORMER = [*SMALL, "encoder.inner=64", "encoder.heads=2", "encoder.layers=2", "learning.rate=0.004"]
-RECURRENT = [*SMALL, "learning.rate=0.01"]
+SMALL = ["tokenizer=words", "embedding.width=32", "encoder.width=32", "sequence.length=32", "learning.batch=1024"]
+TRANSFORMER = [*SMALL, "encoder.ffn_width=64", "encoder.heads=2", "encoder.layers=2", "learning.lr=0.004"]
+RECURRENT = [*SMALL, "learning.lr=0.01"]
 STILL = ["embedding.dropout=0", "encoder.dropout=0", "encoder.attention_dropout=0"]
 
 
@@ -71,15 +71,15 @@ def exact_pseudo_likelihood(source: OracleSource, text: str) -> float:
 
 
 WINDOW = [
-    *("encoder.kind=window", "encoder.context=2", "encoder.layers=1", "encoder.inner=0", "encoder.heads=1"),
+    *("encoder.kind=window", "encoder.context=2", "encoder.layers=1", "encoder.ffn_width=0", "encoder.heads=1"),
     *("encoder.norm=none", "encoder.activation=tanh", "embedding.positions=none", "embedding.norm=false"),
 ]
 """A window on both sides: the same objective without attention."""
-WIDER = ["embedding.width=64", "encoder.width=64", "encoder.norm=pre", "learning.rate=0.003", "learning.batch=256"]
+WIDER = ["embedding.width=64", "encoder.width=64", "encoder.norm=pre", "learning.lr=0.003", "learning.batch=256"]
 """What a Transformer needs to find out within seconds where to look: steps, and room."""
 ALL_HIDDEN = ["masking.rate=0.3", "masking.mask=1", "masking.random=0"]
 """No wrong words beside the hidden ones: then the best model is the conditional probability itself."""
-SENTENCES = ["objectives=mlm", "rows.format=sentences", "embedding.segments=0"]
+SENTENCES = ["objectives=mlm", "sequence.format=sentences", "embedding.segments=0"]
 
 
 @pytest.mark.parametrize(("settings", "budget"), [(WINDOW, "300ktok"), (WIDER, "600ktok")], ids=["window", "attention"])
@@ -123,7 +123,7 @@ def told_apart(model: Any, source: OracleSource, layer: str | int) -> tuple[floa
 @pytest.mark.parametrize(
     ("recipe", "settings", "budget", "layer"),
     [
-        ("elmo", [*RECURRENT, "encoder.inner=0", *STILL[:2], "embedding.characters=false"], "400ktok", 1),
+        ("elmo", [*RECURRENT, "encoder.ffn_width=0", *STILL[:2], "embedding.characters=false"], "400ktok", 1),
         ("bert", [*TRANSFORMER, *STILL, *SENTENCES, *ALL_HIDDEN, *WIDER], "900ktok", "last"),
     ],
 )

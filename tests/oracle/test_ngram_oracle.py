@@ -31,7 +31,7 @@ def test_the_survey_example_by_maximum_likelihood() -> None:
 
 @pytest.mark.parametrize(("vocabulary", "size"), [("closed", 12), ("open", 13)])
 def test_the_survey_example_with_one_added(vocabulary: str, size: int) -> None:
-    """Eleven words and the end of the sentence, and one more if unknown words have a share."""
+    """Eleven words and the end of the sentence, and one more if unknown words have probability mass."""
     expected = (
         Fraction(1 + 1, 3 + size)  # BROWN after <s>
         * Fraction(1 + 1, 1 + size)  # READ after BROWN

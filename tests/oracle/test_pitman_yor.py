@@ -21,23 +21,23 @@ from firth.counts.pitman_yor import PitmanYor, Seating, infer
 from firth.counts.trie import Trie
 from firth.tokens.tokenizer import BOS, EOS, UNK
 
-Gram = tuple[int, ...]
-Tables = dict[Gram, tuple[int, ...]]
+Ngram = tuple[int, ...]
+Tables = dict[Ngram, tuple[int, ...]]
 
 
-def observed(sentences: list[list[int]], order: int) -> Counter[Gram]:
-    """Each word of each sentence with the longest history there is, of at most order - 1 words."""
-    found: Counter[Gram] = Counter()
+def observed(sentences: list[list[int]], order: int) -> Counter[Ngram]:
+    """Each word of each sentence with its longest history, of at most order - 1 words."""
+    found: Counter[Ngram] = Counter()
     for sentence in sentences:
         words = (BOS, *sentence, EOS)
-        for place in range(1, len(words)):
-            found[words[max(0, place - order + 1) : place + 1]] += 1
+        for position in range(1, len(words)):
+            found[words[max(0, position - order + 1) : position + 1]] += 1
     return found
 
 
 @cache
 def partitions(customers: int) -> Counter[tuple[int, ...]]:
-    """In how many ways so many customers sit at tables of these sizes."""
+    """The number of ways to seat customers at tables of these sizes."""
     ways: Counter[tuple[int, ...]] = Counter({(): 1})
     for _ in range(customers):
         more: Counter[tuple[int, ...]] = Counter()
@@ -60,23 +60,23 @@ def restaurant_weight(dishes: list[tuple[int, ...]], d: float, theta: float) -> 
 
 
 def seatings(
-    customers: Counter[Gram], order: int, d: list[float], theta: list[float], uniform: float
+    customers: Counter[Ngram], order: int, d: list[float], theta: list[float], uniform: float
 ) -> Iterator[tuple[float, Tables]]:
     """All seatings with their weights, the longest n-grams first."""
     if order == 0:
         yield uniform ** sum(customers.values()), {}
         return
-    grams = [gram for gram in customers if len(gram) == order]
-    shorter = Counter({gram: number for gram, number in customers.items() if len(gram) < order})
-    for choice in product(*(partitions(customers[gram]).items() for gram in grams)):
-        tables: Tables = {gram: sizes for gram, (sizes, _) in zip(grams, choice, strict=True)}
+    ngrams = [ngram for ngram in customers if len(ngram) == order]
+    shorter = Counter({ngram: number for ngram, number in customers.items() if len(ngram) < order})
+    for choice in product(*(partitions(customers[ngram]).items() for ngram in ngrams)):
+        tables: Tables = {ngram: sizes for ngram, (sizes, _) in zip(ngrams, choice, strict=True)}
         weight = float(math.prod(ways for _, ways in choice))
-        for history in {gram[:-1] for gram in grams}:
-            dishes = [tables[gram] for gram in grams if gram[:-1] == history]
+        for history in {ngram[:-1] for ngram in ngrams}:
+            dishes = [tables[ngram] for ngram in ngrams if ngram[:-1] == history]
             weight *= restaurant_weight(dishes, d[order - 1], theta[order - 1])
         below = shorter.copy()
-        for gram, sizes in tables.items():
-            below[gram[1:]] += len(sizes)
+        for ngram, sizes in tables.items():
+            below[ngram[1:]] += len(sizes)
         if order == 1:
             below = Counter({(): sum(len(sizes) for sizes in tables.values())})
         for rest, found in seatings(below, order - 1, d, theta, uniform):
@@ -110,34 +110,34 @@ def test_the_sampler_finds_the_exact_posterior(
     uniform, sweeps = 0.25, 6000
     d = [(discount, 1 - discount)[n % 2] for n in range(order)]
     theta = [concentration * (1 + 3 * n) for n in range(order)]
-    exact: Counter[tuple[Gram, tuple[int, ...]]] = Counter()
+    exact: Counter[tuple[Ngram, tuple[int, ...]]] = Counter()
     for weight, tables in seatings(observed(sentences, order), order, d, theta, uniform):
-        for gram, sizes in tables.items():
-            exact[gram, sizes] += weight  # type: ignore[assignment]
+        for ngram, sizes in tables.items():
+            exact[ngram, sizes] += weight  # type: ignore[assignment]
         exact[(), ()] += weight  # type: ignore[assignment]
-    trie = count_sentences(sentences, vocabulary=8, order=order)
+    trie = count_sentences(sentences, vocab_size=8, order=order)
     seating, rng = Seating(trie), np.random.default_rng(1)
     states = [state for state in exact if state[0]]
-    nodes = {gram: trie.find(gram) for gram, _ in states}
+    nodes = {ngram: trie.find(ngram) for ngram, _ in states}
     samples = np.zeros((sweeps, len(states)))
     for sample in samples:
         seating.sweep(np.array(d), np.array(theta), uniform, rng)
-        sizes = {gram: tuple(seating.sizes(node)) for gram, node in nodes.items() if node is not None}
-        sample[:] = [sizes[gram] == state for gram, state in states]
+        sizes = {ngram: tuple(seating.table_sizes(node)) for ngram, node in nodes.items() if node is not None}
+        sample[:] = [sizes[ngram] == state for ngram, state in states]
         assert sample.sum() == len(nodes)
     agree(samples, np.array([exact[state] for state in states]) / exact[(), ()], 0.015)
 
 
 @pytest.mark.parametrize("few", [64, 2])
 def test_parameters_given_a_seating(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Means and spreads of d and theta, against the posterior on a grid."""
-    monkeypatch.setattr(pitman_yor, "_FEW", few)
+    """Means and standard deviations of d and theta, against the posterior on a grid."""
+    monkeypatch.setattr(pitman_yor, "_SMALL_RESTAURANT", few)
     sentences = [[5, 6], [5, 7], [5, 6, 5, 6, 5, 5], [7] * 20, [6] * 20, [6, 5, 7]]
-    trie = count_sentences(sentences, vocabulary=8, order=2)
+    trie = count_sentences(sentences, vocab_size=8, order=2)
     seating, rng = Seating(trie), np.random.default_rng(2)
     seating.sweep(np.array([0.5, 0.5]), np.array([1.0, 1.0]), 0.2, rng)
     histories = [
-        [tuple(seating.sizes(node)) for node in range(int(trie.first[first]), int(trie.first[first + 1]))]
+        [tuple(seating.table_sizes(node)) for node in range(int(trie.first[first]), int(trie.first[first + 1]))]
         for first in (BOS, 5, 6, 7)
     ]
     discounts, concentrations = (np.arange(50) + 0.5) / 50, (np.arange(100) + 0.5) / 10
@@ -151,9 +151,9 @@ def test_parameters_given_a_seating(few: int, monkeypatch: pytest.MonkeyPatch) -
         ]
     )
     weights /= weights.sum()
-    chain, tally = [(0.5, 1.0)], seating.tally(2)
+    chain, counts = [(0.5, 1.0)], seating.seating_counts(2)
     for _ in range(20000):
-        chain.append(tally.draw(*chain[-1], rng))
+        chain.append(counts.sample_parameters(*chain[-1], rng))
     by_d, by_theta = weights.sum(axis=0), weights.sum(axis=1)
     exact = [by_d @ discounts, by_theta @ concentrations, by_d @ discounts**2, by_theta @ concentrations**2]
     draws = np.array(chain[1:])
@@ -170,7 +170,7 @@ def test_everything_inferred_at_once() -> None:
             weight *= math.exp(-theta)
             total += weight
             sums += weight * np.array([len(tables[(5,)]), d, theta])
-    trie = count_sentences([[5, 5, 5, 5, 6, 6]], vocabulary=8, order=1)
+    trie = count_sentences([[5, 5, 5, 5, 6, 6]], vocab_size=8, order=1)
     runs = [infer(trie, 5, sweeps=220, burn_in=20, seed=seed) for seed in range(40)]
     means = np.array([[run.tables[5], run.discounts[0], run.concentrations[0]] for run in runs])
     agree(means, sums / total, 0.03)
@@ -182,17 +182,17 @@ class Predictor:
     def __init__(self, trie: Trie, found: PitmanYor, uniform: float) -> None:
         self.trie, self.found, self.uniform = trie, found, uniform
         self.totals = {}
-        bounds = [int(trie.vocabulary), *trie.first.tolist()]
-        for place in range(-1, trie.contexts):
-            words = slice(bounds[place + 1], bounds[place + 2]) if place >= 0 else slice(0, trie.vocabulary)
-            self.totals[place] = float(found.customers[words].sum()), float(found.tables[words].sum())
+        bounds = [int(trie.vocab_size), *trie.first.tolist()]
+        for position in range(-1, trie.contexts):
+            words = slice(bounds[position + 1], bounds[position + 2]) if position >= 0 else slice(0, trie.vocab_size)
+            self.totals[position] = float(found.customers[words].sum()), float(found.tables[words].sum())
 
-    def __call__(self, history: Gram, word: int) -> float:
+    def __call__(self, history: Ngram, word: int) -> float:
         below = self(history[1:], word) if history else self.uniform
-        place = self.trie.find(history) if history else -1
-        if place is None or not self.totals[place][0]:
+        position = self.trie.find(history) if history else -1
+        if position is None or not self.totals[position][0]:
             return below
-        customers, tables = self.totals[place]
+        customers, tables = self.totals[position]
         d, theta = float(self.found.discounts[len(history)]), float(self.found.concentrations[len(history)])
         node = self.trie.find((*history, word))
         own = 0.0 if node is None else float(self.found.customers[node] - d * self.found.tables[node])
@@ -204,16 +204,16 @@ def test_one_table_a_word_is_kneser_ney_by_hand() -> None:
 
     p(6) = (1 - 1/2) / 5 + (4/2) / 5 x 1/5 = 9/50, p(6|5) = (2 - 1/2) / 3 + (2/2) / 3 x 9/50 = 14/25.
     """
-    trie = count_sentences([[5, 6], [5, 6], [5, 7]], vocabulary=8, order=2)
+    trie = count_sentences([[5, 6], [5, 6], [5, 7]], vocab_size=8, order=2)
     seating = Seating(trie)
     half = np.full(2, 0.5)
-    found = PitmanYor(seating.seen[:, 0].astype(float), seating.seen[:, 1].astype(float), half, np.zeros(2))
+    found = PitmanYor(seating.dishes[:, 0].astype(float), seating.dishes[:, 1].astype(float), half, np.zeros(2))
     by_hand = {(): {5: "9/50", 6: "9/50", 7: "9/50", EOS: "19/50", UNK: "2/25"}, (5,): {6: "14/25", 7: "17/75"}}
     predict = Predictor(trie, found, 0.2)
     for history, words in by_hand.items():
         for word, value in words.items():
             assert predict(history, word) == pytest.approx(float(Fraction(value)), abs=1e-15)
-    assert seating.kneser_ney().tolist() == pytest.approx([3 / (3 + 2 * 1), 2 / (2 + 2 * 2)])
+    assert seating.kneser_ney_discounts().tolist() == pytest.approx([3 / (3 + 2 * 1), 2 / (2 + 2 * 2)])
 
 
 @pytest.mark.shared
@@ -228,9 +228,9 @@ def test_penn_treebank(shared_data: Path) -> None:
     for word in (word for line in lines["train"] for word in line):
         ids.setdefault(word, len(ids) + 4)
     train, test = ([[ids[word] for word in line] for line in lines[name]] for name in ("train", "test"))
-    trie = count_sentences(train, vocabulary=len(ids) + 4, order=3)
+    trie = count_sentences(train, vocab_size=len(ids) + 4, order=3)
     found = infer(trie, len(ids) + 1)
-    predict, grams = Predictor(trie, found, 1 / (len(ids) + 1)), observed(test, 3)
-    logs = sum(number * math.log(predict(gram[:-1], gram[-1])) for gram, number in grams.items())
-    assert grams.total() == 82430
-    assert 146.0 < math.exp(-logs / grams.total()) < 147.2
+    predict, ngrams = Predictor(trie, found, 1 / (len(ids) + 1)), observed(test, 3)
+    logs = sum(number * math.log(predict(ngram[:-1], ngram[-1])) for ngram, number in ngrams.items())
+    assert ngrams.total() == 82430
+    assert 146.0 < math.exp(-logs / ngrams.total()) < 147.2

@@ -10,7 +10,7 @@ import pytest
 from firth.errors import AbilityError
 from firth.text.corpus import read_corpus
 from firth.text.oracle import OracleSource, oracle_source
-from firth.vectors.job import Result
+from firth.vectors.job import VectorResult
 from firth.vectors.model import VectorModel
 from firth.vectors.recipe import SenseRecipe, Word2vecRecipe
 from firth.vectors.senses import SenseModel, train_senses
@@ -28,7 +28,7 @@ def own_folder(tmp_path_factory: pytest.TempPathFactory) -> pytest.MonkeyPatch:
 
 
 @pytest.fixture(scope="module")
-def trained(own_folder: pytest.MonkeyPatch) -> Result:
+def trained(own_folder: pytest.MonkeyPatch) -> VectorResult:
     """What the recipe gives as it is."""
     return train_senses(SenseRecipe(), oracle_job(threads=2))
 
@@ -65,7 +65,7 @@ def most_frequent(found: list[tuple[str, float, str, bool]]) -> float:
     return sum(max(counts.values()) for counts in senses.values()) / len(found)
 
 
-def test_planted_senses_are_told_apart(trained: Result) -> None:
+def test_planted_senses_are_told_apart(trained: VectorResult) -> None:
     found = chosen_senses(trained.model, oracle_source("english"))
     accuracy = np.mean([agrees for *_, agrees in found])
     assert len(found) > 300
@@ -75,7 +75,7 @@ def test_planted_senses_are_told_apart(trained: Result) -> None:
     assert abs(np.mean(chances) - accuracy) < 0.04  # it knows how sure it may be
 
 
-def test_only_ambiguous_words_have_several_senses(trained: Result) -> None:
+def test_only_ambiguous_words_have_several_senses(trained: VectorResult) -> None:
     planted = {word for word, _, _ in occurrences(oracle_source("english"))}
     assert len(planted) == 12  # six nouns and their plurals
     model = trained.model
@@ -94,7 +94,7 @@ def nearest_class(vector: np.ndarray, model: VectorModel, classes: dict[str, lis
     return max(classes, key=nearness)
 
 
-def test_sense_vectors_lie_with_their_class_and_skipgram_has_one_for_all(trained: Result) -> None:
+def test_sense_vectors_lie_with_their_class_and_skipgram_has_one_for_all(trained: VectorResult) -> None:
     source = oracle_source("english")
     model = trained.model
     plain = train_word2vec(Word2vecRecipe(), oracle_job(threads=2, tokens=1_000_000)).model
@@ -111,7 +111,7 @@ def test_sense_vectors_lie_with_their_class_and_skipgram_has_one_for_all(trained
         plain.similar("bank", context="the bank fails.")
 
 
-def test_context_chooses_the_neighbours(trained: Result) -> None:
+def test_context_chooses_the_neighbours(trained: VectorResult) -> None:
     classes = oracle_source("english").classes
 
     def share(context: str, kind: str) -> float:
@@ -127,7 +127,7 @@ def test_context_chooses_the_neighbours(trained: Result) -> None:
 def test_chinese(own_folder: pytest.MonkeyPatch) -> None:
     source = oracle_source("chinese")
     model = train_senses(
-        SenseRecipe(exposure=3_000_000), job_of(read_corpus("builtin:oracle-chinese"), threads=2)
+        SenseRecipe(min_training_words=3_000_000), job_of(read_corpus("builtin:oracle-chinese"), threads=2)
     ).model
     found = [one for one in chosen_senses(model, source) if one[0] != "打"]
     assert np.mean([agrees for *_, agrees in found]) > 0.85

@@ -21,7 +21,7 @@ from tests.oracle.slow_discounts import (
     slope_of,
     three_discounts,
 )
-from tests.oracle.slow_ngrams import BOS, EOS, UNK, Gram, Model, Text, Word
+from tests.oracle.slow_ngrams import BOS, EOS, UNK, Model, Ngram, Text, Word
 
 F = Fraction
 SURVEY = [line.split() for line in ("BROWN READ HOLY BIBLE", "MARK READ A TEXT BOOK", "HE READ A BOOK BY DAVID")]
@@ -73,7 +73,7 @@ def some_weights(level: int, bucket: int) -> Fraction:
 def seating(text: Text) -> Model:
     """Pitman-Yor with one customer a count and half of them, at least one, at a table of their own."""
     customers = slow.continuation_counts(text)
-    tables = {gram: (count + 1) // 2 for gram, count in customers.items()}
+    tables = {ngram: (count + 1) // 2 for ngram, count in customers.items()}
     return slow.pitman_yor(text, customers, tables, levels(F(1, 3)), levels(F(3, 2)))  # type: ignore[arg-type]
 
 
@@ -96,12 +96,12 @@ METHODS: dict[str, Callable[[Text], Model]] = {
 }
 
 
-def some_histories(text: Text, sentences: list[list[Word]], count: int = 12) -> list[Gram]:
+def some_histories(text: Text, sentences: list[list[Word]], count: int = 12) -> list[Ngram]:
     """Histories of the text, and others of random words, most of them never seen."""
     rng = random.Random(7)
-    places = [(sentence, place) for sentence in sentences for place in range(len(sentence) + 1)]
+    positions = [(sentence, position) for sentence in sentences for position in range(len(sentence) + 1)]
     words = [word for word in text.predictable if word != EOS]
-    found = [text.history(one[:place]) for one, place in rng.sample(places, min(count, len(places)))]
+    found = [text.history(one[:position]) for one, position in rng.sample(positions, min(count, len(positions)))]
     found += [text.history(rng.choices(words, k=rng.randint(0, 6))) for _ in range(count)]
     return [*found, text.history([]), text.history([UNK] * 6)]
 
@@ -133,9 +133,9 @@ def test_words_outside_the_vocabulary_are_unknown() -> None:
 
 def test_continuation_counts_by_hand() -> None:
     counts = slow.continuation_counts(Text([["a", "b"], ["a", "b"], ["b", "b"]], 3))
-    assert {gram: count for gram, count in counts.items() if len(gram) == 1} == {("a",): 1, ("b",): 3, (EOS,): 1}
+    assert {ngram: count for ngram, count in counts.items() if len(ngram) == 1} == {("a",): 1, ("b",): 3, (EOS,): 1}
     pairs = {(BOS, "a"): 2, (BOS, "b"): 1, ("a", "b"): 1, ("b", "b"): 1, ("b", EOS): 2}
-    assert {gram: count for gram, count in counts.items() if len(gram) == 2} == pairs
+    assert {ngram: count for ngram, count in counts.items() if len(ngram) == 2} == pairs
     assert counts[BOS, "a", "b"] == counts["a", "b", EOS] == 2
 
 
@@ -257,15 +257,15 @@ def test_katz_takes_as_much_as_turing_gives_to_the_unseen() -> None:
     assert sum(n[r] * (1 - ratios[r]) * r for r in ratios) == n[1]
 
 
-def test_katz_lowers_its_limit() -> None:
+def test_katz_lowers_its_cutoff() -> None:
     """n1 ... n4 are 10, 5, 2 and 1 (</s> is one of the pairs): no n5 or n6, and d = 1, 1/3, 4/9 for k = 3."""
     wanted = {1: 10, 2: 4, 3: 2, 4: 1}
     words: list[Word] = [f"{r}-{number}" for r in wanted for number in range(wanted[r]) for _ in range(r)]
     text = Text([words[:16], words[16:]], 1)
     assert slow.counts_of_counts(text.counts, 1) == {1: 10, 2: 5, 3: 2, 4: 1}
     found = slow.katz(text)(())
-    shares = [found[word] * text.counts.total() for word in ("1-0", "2-0", "3-0", "4-0", EOS)]
-    assert shares == [1, F(2, 3), F(4, 3), 4, F(2, 3)]
+    alphas = [found[word] * text.counts.total() for word in ("1-0", "2-0", "3-0", "4-0", EOS)]
+    assert alphas == [1, F(2, 3), F(4, 3), 4, F(2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -346,12 +346,12 @@ def test_methods_that_are_cases_of_others(corpus: str) -> None:
 # Leaving one out
 
 
-def left_out(text: Text, gram: Gram) -> Text:
+def left_out(text: Text, ngram: Ngram) -> Text:
     """The text with one token less of an n-gram and of the shorter ones that it ends in."""
     less = copy.copy(text)
     less.counts = text.counts.copy()
-    for start in range(len(gram)):
-        less.counts[gram[start:]] -= 1
+    for start in range(len(ngram)):
+        less.counts[ngram[start:]] -= 1
     less.counts += Counter()  # drops those that are gone
     return less
 
@@ -361,12 +361,12 @@ def test_leaving_one_out_literally(level: int) -> None:
     text = Text(CORPORA["zipf"][:20], 3)
     deltas, mu = {1: F(1), 2: F(1, 4), 3: F(1, 2)}, {1: 3.5, 2: 2.0, 3: 7.0}
     expected = [0.0, 0.0, 0.0]
-    for gram, count in text.counts.items():
-        if len(gram) == level:
-            less = left_out(text, gram)
+    for ngram, count in text.counts.items():
+        if len(ngram) == level:
+            less = left_out(text, ngram)
             models = slow.additive(less, deltas), slow.bayes(less, mu), slow.jelinek_mercer(less, some_weights)
-            for place, model in enumerate(models):
-                expected[place] += count * math.log(model(gram[:-1])[gram[-1]])
+            for position, model in enumerate(models):
+                expected[position] += count * math.log(model(ngram[:-1])[ngram[-1]])
     found = (
         slow.additive_leave_one_out(text, level, float(deltas[level])),
         slow.bayes_leave_one_out(text, level, mu),

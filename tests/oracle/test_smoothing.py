@@ -17,7 +17,7 @@ from firth.counts.counting import count_sentences
 from firth.counts.ngram import NgramModel
 from firth.counts.pitman_yor import infer
 from firth.counts.recipe import SMOOTHINGS, NgramRecipe
-from firth.tokens.language import Stream
+from firth.lm.language_model import TokenStream
 from firth.tokens.recipe import TokenizerRecipe
 from tests.oracle import slow_ngrams as slow
 from tests.oracle.slow_ngrams import BOS, EOS, UNK, Model, Number, Text, Word
@@ -49,7 +49,7 @@ ESTIMATED: dict[str, tuple[dict[str, Any], Build]] = {
     "mle": ({}, lambda text, found: slow.mle(text)),
     "additive": ({}, lambda text, found: slow.additive(text, by_level(found["delta"]))),
     "good-turing": ({}, lambda text, found: slow.good_turing(text)),
-    "good-turing, equal": ({"equal": True}, lambda text, found: slow.good_turing(text, equal=True)),
+    "good-turing, equal": ({"uniform_backoff": True}, lambda text, found: slow.good_turing(text, equal=True)),
     "katz": ({}, lambda text, found: slow.katz(text)),
     "jelinek-mercer": ({}, lambda text, found: slow.jelinek_mercer(text, weights(found))),
     "witten-bell": ({}, lambda text, found: slow.witten_bell(text)),
@@ -69,8 +69,8 @@ ESTIMATED: dict[str, tuple[dict[str, Any], Build]] = {
 FIXED: dict[str, tuple[dict[str, Any], Build]] = {
     "additive, 1": ({"delta": 1.0}, lambda text, found: slow.additive(text, levels(1))),
     "additive, 0.02": ({"delta": 0.02}, lambda text, found: slow.additive(text, levels(0.02))),
-    "katz, 3": ({"top": 3}, lambda text, found: slow.katz(text, k=3)),
-    "katz, 9": ({"top": 9}, lambda text, found: slow.katz(text, k=9)),
+    "katz, 3": ({"katz_cutoff": 3}, lambda text, found: slow.katz(text, k=3)),
+    "katz, 9": ({"katz_cutoff": 9}, lambda text, found: slow.katz(text, k=9)),
     "jelinek-mercer, 0.6": ({"weight": 0.6}, lambda text, found: slow.jelinek_mercer(text, lambda *_: 0.6)),
     "absolute, 0.7": ({"discount": 0.7}, lambda text, found: slow.absolute(text, levels(0.7))),
     "kneser-ney, 0.7, back-off": (
@@ -87,7 +87,7 @@ FIXED: dict[str, tuple[dict[str, Any], Build]] = {
 
 
 def test_all_methods_are_here() -> None:
-    """Church-Gale and Pitman-Yor are checked in ways of their own."""
+    """Church-Gale and Pitman-Yor have their own tests."""
     assert {name.split(",")[0] for name in ESTIMATED} | {"church-gale", "pitman-yor"} == set(SMOOTHINGS)
 
 
@@ -114,17 +114,17 @@ def assert_equal(model: NgramModel, text: Text, reference: Model, sentences: Seq
     numbers = ids(model)
     assert {*text.predictable, *NEVER, UNK} == set(numbers)
     for history in some_histories(text, [list(sentence) for sentence in sentences]):
-        found = model.log_next([numbers[word] for word in history if word != BOS])
+        found = model.next_logprobs([numbers[word] for word in history if word != BOS])
         expected = logarithms([reference(history).get(word, Fraction(0)) for word in numbers])
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12, err_msg=str(history))
     known = [word for word in text.predictable if word != EOS]
-    asked = [*map(list, sentences[:10]), known, [*reversed(known), *known], []]
+    scored = [*map(list, sentences[:10]), known, [*reversed(known), *known], []]
     chances = [
-        reference(text.history(sentence[:place]))[word]
-        for sentence in asked
-        for place, word in enumerate([*sentence, EOS])
+        reference(text.history(sentence[:position]))[word]
+        for sentence in scored
+        for position, word in enumerate([*sentence, EOS])
     ]
-    found = model.log_tokens(Stream.of([[numbers[word] for word in sentence] for sentence in asked]))
+    found = model.token_logprobs(TokenStream.of([[numbers[word] for word in sentence] for sentence in scored]))
     np.testing.assert_allclose(found, logarithms(chances), rtol=1e-12, atol=1e-12)
 
 
@@ -148,7 +148,7 @@ def test_equals_the_reference_with_given_parameters(case: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("case", ESTIMATED)
 def test_closed_vocabulary(case: str, tmp_path: Path) -> None:
-    """No share for `<unk>`; with few words, histories after which all words were seen."""
+    """No probability for `<unk>`; with few words, histories after which all words were seen."""
     fields, build = ESTIMATED[case]
     for corpus in ("survey", "few words"):
         name = case.split(",")[0]
@@ -169,14 +169,14 @@ def test_rare_words_are_unknown(case: str, tmp_path: Path) -> None:
     assert_equal(model, text, build(text, model.parameters), known)
 
 
-def test_katz_where_the_highest_count_is_about_its_limit(tmp_path: Path) -> None:
+def test_katz_where_the_highest_count_is_near_the_cutoff(tmp_path: Path) -> None:
     for highest in range(2, 8):
         for top in (2, 5):
             words: list[Word] = [
                 f"{r}-{n}" for r in range(1, highest + 1) for n in range(2 ** (8 - r)) for _ in range(r)
             ]
             text = Text([words], 1)
-            model = trained(tmp_path / f"{highest}-{top}", [words], "katz", order=1, top=top)
+            model = trained(tmp_path / f"{highest}-{top}", [words], "katz", order=1, katz_cutoff=top)
             assert_equal(model, text, slow.katz(text, k=top), [words])
 
 
@@ -237,15 +237,15 @@ def test_pitman_yor_equals_the_reference(corpus: str, tmp_path: Path) -> None:
         model = trained(tmp_path / str(order), CORPORA[corpus], "pitman-yor", order=order)
         numbers, text = ids(model), Text(CORPORA[corpus], order)
         trie = count_sentences(
-            [[numbers[word] for word in sentence] for sentence in CORPORA[corpus]], vocabulary=len(numbers), order=order
+            [[numbers[word] for word in sentence] for sentence in CORPORA[corpus]], vocab_size=len(numbers), order=order
         )
         seating = infer(trie, len(text.predictable), sweeps=model.recipe.sweeps, seed=0)
-        customers: dict[slow.Gram, Number] = {}
-        tables: dict[slow.Gram, Number] = {}
-        for gram in text.counts:
-            node = trie.find([numbers[word] for word in gram])
+        customers: dict[slow.Ngram, Number] = {}
+        tables: dict[slow.Ngram, Number] = {}
+        for ngram in text.counts:
+            node = trie.find([numbers[word] for word in ngram])
             assert node is not None
-            customers[gram], tables[gram] = float(seating.customers[node]), float(seating.tables[node])
+            customers[ngram], tables[ngram] = float(seating.customers[node]), float(seating.tables[node])
         d, theta = by_level(model.parameters["discounts"]), by_level(model.parameters["concentrations"])
         assert_equal(model, text, slow.pitman_yor(text, customers, tables, d, theta), CORPORA[corpus])
 
@@ -255,7 +255,7 @@ def test_church_gale_sums_to_one(corpus: str, tmp_path: Path) -> None:
     model = trained(tmp_path / "m", CORPORA[corpus], "church-gale", order=2)
     numbers = ids(model)
     for word in [None, *(word for word in numbers if word not in (*NEVER, EOS))]:
-        logs = model.log_next([] if word is None else [numbers[word]])
+        logs = model.next_logprobs([] if word is None else [numbers[word]])
         assert np.exp(logs).sum() == pytest.approx(1, abs=1e-12)
         assert np.flatnonzero(np.isinf(logs)).tolist() == sorted(numbers[one] for one in NEVER)
 
@@ -265,7 +265,7 @@ def test_church_gale_sums_to_one(corpus: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("corpus", ["survey", "zipf", "few words", "repeated"])
 def test_additive_parameters_are_the_likeliest(corpus: str, tmp_path: Path) -> None:
-    """Among those up to 1."""
+    """Among values up to 1."""
     text = Text(CORPORA[corpus], 3)
     delta = by_level(trained(tmp_path / "m", CORPORA[corpus], "additive", order=3).parameters["delta"])
     for level in (1, 2, 3):
@@ -276,7 +276,7 @@ def test_additive_parameters_are_the_likeliest(corpus: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("corpus", ["survey", "zipf", "few words", "repeated"])
 def test_priors_are_the_likeliest(corpus: str, tmp_path: Path) -> None:
-    """Among those from 0.001 to a million."""
+    """Among values from 0.001 to a million."""
     text = Text(CORPORA[corpus], 3)
     mu = by_level(trained(tmp_path / "m", CORPORA[corpus], "bayes", order=3).parameters["prior"])
     for level in (1, 2, 3):
@@ -286,7 +286,7 @@ def test_priors_are_the_likeliest(corpus: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("corpus", ["survey", "zipf", "few words", "repeated"])
 def test_weights_are_the_likeliest(corpus: str, tmp_path: Path) -> None:
-    """Each bucket's, whatever those of the others: expectation maximisation stops a little short of the top."""
+    """The weight of each bucket by itself: expectation maximisation stops a little short of the maximum."""
     text = Text(CORPORA[corpus], 3)
     found = trained(tmp_path / "m", CORPORA[corpus], "jelinek-mercer", order=3).parameters
     weight = weights(found)

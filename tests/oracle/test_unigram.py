@@ -11,7 +11,7 @@ import pytest
 
 import firth
 from firth.abilities import total
-from firth.tokens.spelling import END, Spelling
+from firth.lm.language_model import END, UnknownWordModel
 from firth.tokens.tokenizer import EOS, UNK
 
 TEXT = [["BROWN READ HOLY BIBLE", "MARK READ A TEXT BOOK", "HE READ A BOOK BY DAVID"]]
@@ -29,18 +29,18 @@ def test_probabilities_by_hand(tmp_path: Path) -> None:
     assert score.bits_per_byte == pytest.approx(-math.log2(expected) / 17)
 
 
-def test_an_unknown_word_pays_for_its_letters(tmp_path: Path) -> None:
+def test_unknown_words_are_scored_by_their_characters(tmp_path: Path) -> None:
     model = firth.train("unigram", TEXT, out=tmp_path / "m")
     score = model.score(["DAVID ATE"])[0]
     assert score.oov == 1
     assert score.logprob == pytest.approx(math.log(Fraction(2, 31) * Fraction(1, 31) * Fraction(4, 31)), abs=1e-12)
-    assert score.spelling == pytest.approx(model.spelling.log_probability("ATE"))
+    assert score.spelling == pytest.approx(model.unknown_word_model.log_probability("ATE"))
     assert score.bits_per_byte == pytest.approx(-(score.logprob + score.spelling) / math.log(2) / 9)
 
 
 def test_spelling_is_a_distribution() -> None:
     """Words of at most n bytes have a mass that grows to 1: checked by the chain of bytes, END absorbing."""
-    spelling = Spelling.train(["ab", "ba", "b", "a" * 5])
+    spelling = UnknownWordModel.train(["ab", "ba", "b", "a" * 5])
     step = np.exp(spelling._log)
     assert np.allclose(step.sum(axis=1), 1)
     alive = step[END].copy()
@@ -54,7 +54,7 @@ def test_spelling_is_a_distribution() -> None:
 def test_probabilities_sum_to_one(tmp_path: Path) -> None:
     for delta in ("1", "0.01"):
         model = firth.train("unigram", TEXT, out=tmp_path / delta, settings=[f"delta={delta}"])
-        p = np.exp(model.log_next([]))
+        p = np.exp(model.next_logprobs([]))
         assert p.sum() == pytest.approx(1, abs=1e-12)
         assert p[[UNK, EOS]].min() > 0
 

@@ -13,11 +13,11 @@ from scipy import stats
 
 from firth.text.corpus import read_corpus
 from firth.text.oracle import oracle_documents
-from firth.vectors.job import Job, Result
+from firth.tokens.tokenizer import FIRST_WORD
+from firth.vectors.job import VectorJob, VectorResult
 from firth.vectors.recipe import Mode, Word2vecRecipe
-from firth.vectors.sampling import noise_shares
-from firth.vectors.text import FIRST_WORD
-from firth.vectors.word2vec import WordBlocks, train_word2vec
+from firth.vectors.sampling import noise_distribution
+from firth.vectors.word2vec import Word2vecTrainer, train_word2vec
 from tests.vectors.slow_word2vec import sigmoid
 from tests.vectors.word_groups import class_words, job_of, nearness, no_special_rows
 
@@ -32,19 +32,19 @@ Matrix = npt.NDArray[np.float64]
 
 
 @cache
-def oracle_text(name: str, documents: int) -> Job:
+def oracle_text(name: str, documents: int) -> VectorJob:
     return job_of(read_corpus([document.text.split("\n") for document in oracle_documents(name, documents=documents)]))
 
 
 @cache
-def trained(kind: str, loss: str) -> Result:
+def trained(kind: str, loss: str) -> VectorResult:
     """A model of 50,000 words of the English oracle."""
     settings: dict[str, Any] = {"dimension": 16, "window": 3, "subsample": 0.01, "epochs": 4, "negatives": 5}
-    recipe = Word2vecRecipe(loss=loss, mode="fast", learning_rate=0.1, **settings, **KINDS[kind])  # type: ignore[arg-type]
+    recipe = Word2vecRecipe(loss=loss, mode="fast", lr=0.1, **settings, **KINDS[kind])  # type: ignore[arg-type]
     return train_word2vec(recipe, oracle_text("english", 700))
 
 
-def cosines(result: Result) -> tuple[Matrix, Matrix]:
+def cosines(result: VectorResult) -> tuple[Matrix, Matrix]:
     """The cosines of all pairs of nouns, and whether their classes are the same."""
     groups = class_words()
     rows = np.stack([result.model.vector(word) for group in groups for word in group]).astype(np.float64)
@@ -81,14 +81,14 @@ def test_exact_mode_learns_about_as_much_as_fast_mode_from_few_kinds_of_words(ki
     """All words come in every block here, so all blocks of a round pull the same rows."""
     job = oracle_text("english", 2000)
     settings: dict[str, Any] = {"dimension": 16, "window": 3, "epochs": 5, "negatives": 5, "subsample": subsample}
-    settings |= KINDS[kind] | {"learning_rate": 0.025}
+    settings |= KINDS[kind] | {"lr": 0.025}
     exact, fast = (train_word2vec(Word2vecRecipe(mode=mode, **settings), job) for mode in MODES)
     assert exact.metrics["loss"] < 1.15 * fast.metrics["loss"]
     same, other = nearness(exact.model, class_words())
     assert same > other + 0.05
 
 
-def pair_shares(job: Job) -> Matrix:
+def pair_shares(job: VectorJob) -> Matrix:
     """How often word w stands beside word c, as a share of all pairs [c, w], counted in plain Python."""
     counts = np.zeros((len(job.text.words),) * 2)
     for sentence in np.split(job.text.ids.astype(int), job.text.sentences[1:-1].astype(int)):
@@ -99,9 +99,9 @@ def pair_shares(job: Job) -> Matrix:
 
 
 @cache
-def markov_model(loss: str) -> Result:
+def markov_model(loss: str) -> VectorResult:
     """Nine words, each known by its neighbours, with dimensions enough for any table of probabilities."""
-    settings: dict[str, Any] = {"dimension": 16, "window": 1, "subsample": 0.0, "negatives": 1, "learning_rate": 0.1}
+    settings: dict[str, Any] = {"dimension": 16, "window": 1, "subsample": 0.0, "negatives": 1, "lr": 0.1}
     recipe = Word2vecRecipe(loss=loss, mode="fast", epochs=20, **settings)  # type: ignore[arg-type]
     return train_word2vec(recipe, oracle_text("markov1", 200))
 
@@ -134,7 +134,7 @@ def test_full_softmax_learns_the_probabilities_of_neighbours() -> None:
 
 def test_the_tree_learns_the_probabilities_of_neighbours() -> None:
     job = oracle_text("markov1", 200)
-    tree = WordBlocks(Word2vecRecipe(loss="hierarchical", negatives=1, buckets=0), job.text, 0).tree
+    tree = Word2vecTrainer(Word2vecRecipe(loss="hierarchical", negatives=1, buckets=0), job.text, 0).tree
     assert tree is not None
     scores = markov_scores("hierarchical")
     chances = np.ones((len(job.text.words),) * 2)
@@ -154,7 +154,7 @@ def test_noise_is_told_from_words_as_well_as_can_be(loss: str) -> None:
     """
     job = oracle_text("markov1", 200)
     shares = pair_shares(job)
-    noise = noise_shares(job.text.counts, 0.75)
+    noise = noise_distribution(job.text.counts, 0.75)
     instead = noise / (1 - noise[:, None])
     np.fill_diagonal(instead, 0)
     drawn = shares @ instead

@@ -1,4 +1,4 @@
-"""Classifiers go to fastText and come from it, and both predict the same."""
+"""Imported and exported fastText classifiers predict the same."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "single characters": {"wordNgrams": 1, "minn": 0, "maxn": 2, "bucket": 100},
     "rare words left out": {"wordNgrams": 2, "minCount": 30, "bucket": 300},
     "tree": {"wordNgrams": 2, "bucket": 500, "loss": "hs"},
-    "tree of equals": {"wordNgrams": 1, "loss": "hs"},
-    "noise": {"wordNgrams": 2, "bucket": 500, "loss": "ns"},
-    "one by one": {"wordNgrams": 2, "bucket": 500, "loss": "ova"},
+    "balanced tree": {"wordNgrams": 1, "loss": "hs"},
+    "negative sampling": {"wordNgrams": 2, "bucket": 500, "loss": "ns"},
+    "one versus all": {"wordNgrams": 2, "bucket": 500, "loss": "ova"},
 }
 
 
@@ -53,26 +53,26 @@ def theirs(model: Any, text: str, count: int) -> dict[str, float]:
     return {label.removeprefix("__label__"): probability - 1e-5 for probability, label in found}
 
 
-def agree(model: ClassifierModel, other: Any, close: float) -> None:
+def assert_agrees(model: ClassifierModel, other: Any, tolerance: float) -> None:
     texts = [*STRANGE, *(text for _, text in labelled()[:50])]
     for text, found in zip(texts, model.predict(texts, 3), strict=True):
         wanted = theirs(other, text, 3)
-        assert {label for label, probability in found if probability > close} <= wanted.keys()
-        for label, probability in found:  # fastText leaves out what is less probable than 0.00001
-            assert probability == pytest.approx(wanted.get(label, 0.0), abs=close), (text, label)
+        assert {label for label, probability in found if probability > tolerance} <= wanted.keys()
+        for label, probability in found:  # fastText omits labels below 0.00001
+            assert probability == pytest.approx(wanted.get(label, 0.0), abs=tolerance), (text, label)
         first, second = found[0], found[1]
-        if first[1] - second[1] > 2 * close:
+        if first[1] - second[1] > 2 * tolerance:
             assert first[0] == max(wanted, key=wanted.__getitem__)
 
 
-def closeness(loss: str) -> float:
-    """fastText looks sigmoids up in a table of 512, and adds 0.00001 at every node of a tree."""
+def tolerance(loss: str) -> float:
+    """fastText has a table of 512 sigmoids, and adds 0.00001 at every node of a tree."""
     return {"softmax": 1e-5, "hs": 5e-5, "hierarchical": 5e-5}.get(loss, 0.01)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_fasttext_models_predict_the_same_here(kind: str, tmp_path: Path) -> None:
-    lines, rows = tmp_path / "train.txt", labelled(even="equals" in kind)
+def test_imported_models_predict_the_same(kind: str, tmp_path: Path) -> None:
+    lines, rows = tmp_path / "train.txt", labelled(even="balanced" in kind)
     lines.write_text("".join(f"__label__{label} {text}\n" for label, text in rows), encoding="utf-8")
     options = {"dim": 10, "epoch": 5, "lr": 0.5, "thread": 1, "verbose": 0} | KINDS[kind]
     trained = fasttext.train_supervised(str(lines), **options)
@@ -81,9 +81,9 @@ def test_fasttext_models_predict_the_same_here(kind: str, tmp_path: Path) -> Non
     assert report["labels"] == 3
     model = load(tmp_path / "m")
     assert isinstance(model, ClassifierModel)
-    agree(model, trained, closeness(KINDS[kind].get("loss", "softmax")))
+    assert_agrees(model, trained, tolerance(KINDS[kind].get("loss", "softmax")))
     assert np.allclose(model.vector("boat"), trained.get_word_vector("boat"), atol=1e-6)
-    # and back again
+    # exported again
     export_model(model, "fasttext", tmp_path / "back.bin")
     again = fasttext.load_model(str(tmp_path / "back.bin"))
     for text in STRANGE:
@@ -92,7 +92,7 @@ def test_fasttext_models_predict_the_same_here(kind: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("loss", ["softmax", "hierarchical", "negative"])
 @pytest.mark.parametrize("subwords", [False, True])
-def test_our_models_predict_the_same_in_fasttext(loss: Any, subwords: bool, tmp_path: Path) -> None:
+def test_exported_models_predict_the_same(loss: Any, subwords: bool, tmp_path: Path) -> None:
     from firth.fit.train import train
 
     sizes = {"min_n": 2, "max_n": 3} if subwords else {}
@@ -104,9 +104,9 @@ def test_our_models_predict_the_same_in_fasttext(loss: Any, subwords: bool, tmp_
     ours = model.predict(texts, 3)
     other = fasttext.load_model(str(tmp_path / "m.bin"))
     for text, found in zip(texts, ours, strict=True):
-        assert dict(found) == pytest.approx(theirs(other, text, 3), abs=closeness(loss))
+        assert dict(found) == pytest.approx(theirs(other, text, 3), abs=tolerance(loss))
     assert np.mean([theirs(other, text, 1).keys() == {label} for label, text in labelled()]) > 0.95
-    # and here again
+    # imported again
     import_model("fasttext", tmp_path / "m.bin", tmp_path / "back")
     back = load(tmp_path / "back")
     assert back.labels == model.labels

@@ -1,4 +1,4 @@
-"""Models that other people fine-tuned come in and say what they said there: of texts, of pairs, of sentences."""
+"""Imported models that were fine-tuned elsewhere predict what they do in transformers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 import tokenizers
 import torch
 
-from firth.apply.embed import cut_texts, embed_file
+from firth.apply.embed import embed_file, truncate_texts
 from firth.artifact.formats import export_model
 from firth.artifact.formats.huggingface import import_huggingface, read_model
 from firth.artifact.models import load
 from firth.errors import AbilityError
-from firth.tasks.frame import NO_MARKS, Marks
-from firth.tasks.model import TaskModel
+from firth.tasks.sequences import NO_SPECIAL_TOKENS, SpecialTokens
+from firth.tasks.task import TaskModel
 from firth.tokens.tokenizer import BOS, EOS, MASK
 from tests.artifact.formats.small_tasks import task_model
 from tests.artifact.formats.small_transformers import THEIR_TOKENIZERS, foreign, tokenizer_of
@@ -36,7 +36,7 @@ PLAIN = {0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}
 
 
 def fine_tuned(kind: str, folder: Path, labels: dict[int, str], tokenizer: Any = None, **settings: Any) -> Any:
-    """A random model of theirs with a head for labels, and its tokenizer, saved."""
+    """A random classifier of transformers and its tokenizer, saved."""
     tokenizer = tokenizer or THEIR_TOKENIZERS[kind]()
     sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 40}
     sizes |= {"max_position_embeddings": 40, "vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
@@ -52,45 +52,49 @@ def fine_tuned(kind: str, folder: Path, labels: dict[int, str], tokenizer: Any =
     return model
 
 
-def their_chances(folder: Path, pairs: list[tuple[str, str]], most: int | None = None) -> Any:
-    """The probabilities that transformers gives, pair by pair, with what its tokenizer makes of them."""
+def their_probabilities(folder: Path, pairs: list[tuple[str, str]], max_length: int | None = None) -> Any:
+    """The probabilities of transformers for each pair, with its own tokenizer."""
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    cut: dict[str, Any] = {"truncation": "longest_first", "max_length": most} if most else {}
+    truncation: dict[str, Any] = {"truncation": "longest_first", "max_length": max_length} if max_length else {}
     if model.config.model_type == "albert":
-        cut["return_token_type_ids"] = True  # as it was trained; this version leaves them out otherwise
-    rows = [tokenizer(one, two, return_tensors="pt", **cut) for one, two in pairs]
+        truncation["return_token_type_ids"] = True  # as in training; this version omits them by default
+    rows = [tokenizer(one, two, return_tensors="pt", **truncation) for one, two in pairs]
     with torch.no_grad():
         return np.array([model(**row).logits[0].softmax(-1).numpy() for row in rows])
 
 
-def our_chances(model: TaskModel, pairs: list[tuple[str, str]]) -> Any:
+def our_probabilities(model: TaskModel, pairs: list[tuple[str, str]]) -> Any:
     return np.array([list(answer["probabilities"].values()) for answer in model.predict(pairs)])
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "albert"])
-def test_pairs_of_a_model_from_elsewhere(kind: str, tmp_path: Path) -> None:
+def test_imported_pair_classifiers_predict_the_same(kind: str, tmp_path: Path) -> None:
     fine_tuned(kind, tmp_path / "theirs", NLI)
-    told = import_huggingface(tmp_path / "theirs", tmp_path / "ours")
-    assert told["task"] == "pair"
+    report = import_huggingface(tmp_path / "theirs", tmp_path / "ours")
+    assert report["task"] == "pair"
     model = load(tmp_path / "ours")
     assert (model.recipe.form, model.labels) == ("single", ("contradiction", "entailment", "neutral"))
-    assert np.allclose(our_chances(model, PAIRS), their_chances(tmp_path / "theirs", PAIRS), rtol=0, atol=1e-6)
-    assert model.frame.cut == 0
-    expected = their_chances(tmp_path / "theirs", PAIRS[:1])
-    assert not np.allclose(expected, their_chances(tmp_path / "theirs", [PAIRS[1]]), atol=1e-3), "order matters"
-    long = their_chances(tmp_path / "theirs", LONG, model.frame.most)
-    assert np.allclose(our_chances(model, LONG), long, rtol=0, atol=1e-6)
-    assert model.frame.cut == 2
+    assert np.allclose(
+        our_probabilities(model, PAIRS), their_probabilities(tmp_path / "theirs", PAIRS), rtol=0, atol=1e-6
+    )
+    assert model.builder.truncated == 0
+    expected = their_probabilities(tmp_path / "theirs", PAIRS[:1])
+    assert not np.allclose(expected, their_probabilities(tmp_path / "theirs", [PAIRS[1]]), atol=1e-3), "order matters"
+    long = their_probabilities(tmp_path / "theirs", LONG, model.builder.max_length)
+    assert np.allclose(our_probabilities(model, LONG), long, rtol=0, atol=1e-6)
+    assert model.builder.truncated == 2
     export_model(model, "huggingface", tmp_path / "again")
-    assert np.allclose(their_chances(tmp_path / "again", PAIRS), our_chances(model, PAIRS), rtol=0, atol=1e-6)
+    assert np.allclose(
+        their_probabilities(tmp_path / "again", PAIRS), our_probabilities(model, PAIRS), rtol=0, atol=1e-6
+    )
     back = read_model(tmp_path / "again")
-    assert np.allclose(our_chances(back, PAIRS), our_chances(model, PAIRS), rtol=0, atol=1e-6)
+    assert np.allclose(our_probabilities(back, PAIRS), our_probabilities(model, PAIRS), rtol=0, atol=1e-6)
 
 
-def test_how_robertas_read_pairs(tmp_path: Path) -> None:
-    """Two separators and one segment, whatever table of segments there is; or as another tokenizer has it."""
-    doubled = Marks((BOS,), (EOS, EOS), (EOS,), 0)
+def test_special_tokens_of_roberta_pairs(tmp_path: Path) -> None:
+    """Two separators and one segment, whatever the size of the segment embedding; or those of another tokenizer."""
+    doubled = SpecialTokens((BOS,), (EOS, EOS), (EOS,), 0)
     fine_tuned("roberta", tmp_path / "one", NLI, type_vocab_size=1)
     fine_tuned("roberta", tmp_path / "two", NLI, type_vocab_size=2)
     backend = tokenizers.Tokenizer.from_file(str(tmp_path / "two/tokenizer.json"))
@@ -98,57 +102,61 @@ def test_how_robertas_read_pairs(tmp_path: Path) -> None:
     backend.enable_truncation(5)
     backend.save(str(tmp_path / "two/tokenizer.json"))
     fine_tuned("roberta", tmp_path / "like-bert", NLI, THEIR_TOKENIZERS["bert"](), type_vocab_size=2)
-    for name, marks in (("one", doubled), ("two", doubled), ("like-bert", Marks((BOS,), (EOS,), (EOS,), 1))):
+    for name, special_tokens in (
+        ("one", doubled),
+        ("two", doubled),
+        ("like-bert", SpecialTokens((BOS,), (EOS,), (EOS,), 1)),
+    ):
         model = read_model(tmp_path / name)
-        assert model.frame.marks == marks
-        expected = their_chances(tmp_path / name, PAIRS)
-        assert np.allclose(our_chances(model, PAIRS), expected, rtol=0, atol=1e-6), name
+        assert model.builder.special_tokens == special_tokens
+        expected = their_probabilities(tmp_path / name, PAIRS)
+        assert np.allclose(our_probabilities(model, PAIRS), expected, rtol=0, atol=1e-6), name
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "openai-gpt"])
-def test_causal_models_from_elsewhere_read_texts_without_marks(kind: str, tmp_path: Path) -> None:
-    """Ours have marks around texts; theirs had none when they were fine-tuned."""
+def test_imported_causal_classifiers_get_no_special_tokens(kind: str, tmp_path: Path) -> None:
+    """Ours are trained with special tokens around texts, theirs without."""
     fine_tuned(kind, tmp_path / "theirs", NLI, n_layer=2, n_head=2, n_embd=16, n_positions=40)
     import_huggingface(tmp_path / "theirs", tmp_path / "ours")
     model = load(tmp_path / "ours")
-    assert model.frame.marks[:3] == NO_MARKS[:3]
-    expected = their_chances(tmp_path / "theirs", PAIRS)
-    assert np.allclose(our_chances(model, PAIRS), expected, rtol=0, atol=1e-6)
+    assert model.builder.special_tokens[:3] == NO_SPECIAL_TOKENS[:3]
+    expected = their_probabilities(tmp_path / "theirs", PAIRS)
+    assert np.allclose(our_probabilities(model, PAIRS), expected, rtol=0, atol=1e-6)
     assert np.ptp(expected, axis=0).max() > 0.01, "texts matter"
     assert model.predict([("", "")])[0]["label"] in NLI.values()
     export_model(model, "huggingface", tmp_path / "again")
-    assert np.allclose(their_chances(tmp_path / "again", PAIRS), expected, rtol=0, atol=1e-6)
+    assert np.allclose(their_probabilities(tmp_path / "again", PAIRS), expected, rtol=0, atol=1e-6)
 
 
-def test_our_own_causal_models_keep_their_marks(tmp_path: Path) -> None:
+def test_exported_causal_classifiers_keep_their_special_tokens(tmp_path: Path) -> None:
     model = task_model("gpt2", "pair")
     export_model(model, "huggingface", tmp_path / "own")
     back = read_model(tmp_path / "own")
-    assert back.frame.marks == model.frame.marks == Marks((BOS,), (MASK,), (EOS,), 0)
-    assert np.allclose(our_chances(back, PAIRS), our_chances(model, PAIRS), rtol=0, atol=1e-6)
+    assert back.builder.special_tokens == model.builder.special_tokens == SpecialTokens((BOS,), (MASK,), (EOS,), 0)
+    assert np.allclose(our_probabilities(back, PAIRS), our_probabilities(model, PAIRS), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "albert"])
-def test_our_own_pairs_are_the_same_there(kind: str, tmp_path: Path) -> None:
+def test_exported_pair_classifiers_predict_the_same(kind: str, tmp_path: Path) -> None:
     model = task_model(kind, "pair")
     between = [EOS] if kind != "roberta" else [EOS, EOS]
-    first, second = model.frame.encode(PAIRS[0])
-    assert model.frame.row(first, second).ids.tolist() == [BOS, *first, *between, *second, EOS]
+    first, second = model.builder.encode(PAIRS[0])
+    assert model.builder.build(first, second).ids.tolist() == [BOS, *first, *between, *second, EOS]
     export_model(model, "huggingface", tmp_path / "out")
-    assert np.allclose(their_chances(tmp_path / "out", PAIRS), our_chances(model, PAIRS), rtol=0, atol=1e-6)
+    assert np.allclose(their_probabilities(tmp_path / "out", PAIRS), our_probabilities(model, PAIRS), rtol=0, atol=1e-6)
     back = read_model(tmp_path / "out")
-    assert back.tokenizer.backend.post_processor is None, "the usual rule need not be kept"
-    assert our_chances(back, PAIRS).tolist() == our_chances(model, PAIRS).tolist()
+    assert back.tokenizer.backend.post_processor is None, "the default template is not stored"
+    assert our_probabilities(back, PAIRS).tolist() == our_probabilities(model, PAIRS).tolist()
 
 
-def test_texts_that_fill_a_row_exactly() -> None:
-    frame = task_model("roberta", "pair", length=16).frame
+def test_texts_that_fill_a_sequence_exactly() -> None:
+    builder = task_model("roberta", "pair", length=16).builder
     one, two = np.arange(5, 11), np.arange(11, 17)
-    assert frame.room(2) == 12
-    row = frame.row(one, two)
-    assert (row.ids.size, row.begins, row.lengths, frame.cut) == (16, (1, 9), (6, 6), 0)
-    assert (frame.row(one, np.arange(5, 12)).ids.size, frame.cut) == (16, 1)
-    assert frame.row(np.arange(5, 19)).ids.size == 16
+    assert builder.capacity(2) == 12
+    row = builder.build(one, two)
+    assert (row.ids.size, row.begins, row.lengths, builder.truncated) == (16, (1, 9), (6, 6), 0)
+    assert (builder.build(one, np.arange(5, 12)).ids.size, builder.truncated) == (16, 1)
+    assert builder.build(np.arange(5, 19)).ids.size == 16
 
 
 @pytest.mark.parametrize(
@@ -165,45 +173,47 @@ def test_texts_that_fill_a_row_exactly() -> None:
     ],
     ids=str,
 )
-def test_labels_tell_the_task(labels: dict[int, str], settings: dict[str, Any], task: str, tmp_path: Path) -> None:
+def test_labels_determine_the_task(labels: dict[int, str], settings: dict[str, Any], task: str, tmp_path: Path) -> None:
     fine_tuned("bert", tmp_path / "theirs", labels, **settings)
     done = firth("import", "huggingface", tmp_path / "theirs", "-o", tmp_path / "ours", "--json")
     assert done.code == 0, done.err
     assert done.json["task"] == task
-    assert ("if it labels pairs, import it with --task pair" in done.err) == (task == "classify")
+    assert ("if it classifies pairs, import it with --task pair" in done.err) == (task == "classify")
 
 
-def test_the_task_can_be_asked_for(tmp_path: Path) -> None:
+def test_the_task_can_be_given(tmp_path: Path) -> None:
     fine_tuned("bert", tmp_path / "theirs", PLAIN)
     model = read_model(tmp_path / "theirs", "pair")
     assert (model.task, model.labels) == ("pair", tuple(PLAIN.values()))
-    assert np.allclose(our_chances(model, PAIRS), their_chances(tmp_path / "theirs", PAIRS), rtol=0, atol=1e-6)
+    assert np.allclose(
+        our_probabilities(model, PAIRS), their_probabilities(tmp_path / "theirs", PAIRS), rtol=0, atol=1e-6
+    )
     done = firth("import", "huggingface", tmp_path / "theirs", "-o", tmp_path / "ours", "--task", "pair", "--json")
     assert (done.code, done.json["task"]) == (0, "pair"), done.err
     assert firth("import", "arpa", tmp_path / "theirs", "-o", tmp_path / "other", "--task", "pair").code == 1
     assert read_model(tmp_path / "theirs", "classify").task == "classify"
     fine_tuned("bert", tmp_path / "nli", NLI)
     assert read_model(tmp_path / "nli", "classify").task == "classify"
-    with pytest.raises(AbilityError, match=r"cannot be taken for tag: its class does classify or pair; leave --task"):
+    with pytest.raises(AbilityError, match="cannot be imported for tag: its class is for classify or pair; leave"):
         read_model(tmp_path / "theirs", "tag")
     tokenizer = THEIR_TOKENIZERS["bert"]()
     foreign("bert", tmp_path / "plain", len(tokenizer))
     tokenizer.save_pretrained(tmp_path / "plain")
-    with pytest.raises(AbilityError, match="it has no head for a task, so fine-tune it instead"):
+    with pytest.raises(AbilityError, match="it has no task head, so fine-tune it"):
         read_model(tmp_path / "plain", "pair")
     fine_tuned("bert", tmp_path / "several", PLAIN, problem_type="multi_label_classification")
     assert read_model(tmp_path / "several").recipe.form == "multi"
-    with pytest.raises(AbilityError, match="several labels at once"):
+    with pytest.raises(AbilityError, match="predicts several labels"):
         read_model(tmp_path / "several", "pair")
     fine_tuned("bert", tmp_path / "number", {0: "LABEL_0"})
     assert read_model(tmp_path / "number", "pair").recipe.form == "number"
-    with pytest.raises(AbilityError, match="tells one number"):
+    with pytest.raises(AbilityError, match="predicts one number"):
         read_model(tmp_path / "number", "classify")
 
 
 @pytest.mark.parametrize(("mode", "pooling"), [("mean", "whole"), ("cls", "first")])
 @pytest.mark.parametrize("length", [12, 30, None])
-def test_vectors_of_sentences_are_of_cut_texts(mode: str, pooling: str, length: int | None, tmp_path: Path) -> None:
+def test_sentence_vectors_are_of_truncated_texts(mode: str, pooling: str, length: int | None, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     tokenizer = THEIR_TOKENIZERS["bert"]()
     foreign("bert", theirs, len(tokenizer))
@@ -214,18 +224,18 @@ def test_vectors_of_sentences_are_of_cut_texts(mode: str, pooling: str, length: 
     (theirs / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode": mode}))
     (theirs / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": length}))
     import_huggingface(theirs, tmp_path / "ours")
-    model, most = load(tmp_path / "ours"), length or 30
-    assert model.recipe.rows.length == most
+    model, max_length = load(tmp_path / "ours"), length or 30
+    assert model.recipe.sequence.length == max_length
     texts = [SHORT, "unbelievable foxes jumped " * 9, "语言 it", "", "the quick " * 30]
     (tmp_path / "texts").write_text("\n".join(texts) + "\n")
-    told = embed_file(model, tmp_path / "texts", tmp_path / "out.npy", pooling=pooling)
-    assert (told["rows"], told["truncated"]) == (5, 2)
-    body = transformers.AutoModel.from_pretrained(theirs).eval()
+    report = embed_file(model, tmp_path / "texts", tmp_path / "out.npy", pooling=pooling)
+    assert (report["rows"], report["truncated"]) == (5, 2)
+    backbone = transformers.AutoModel.from_pretrained(theirs).eval()
     found = np.load(tmp_path / "out.npy")
     for text, row in zip(texts, found, strict=True):
-        given = tokenizer(text, truncation=True, max_length=most, return_tensors="pt")
+        given = tokenizer(text, truncation=True, max_length=max_length, return_tensors="pt")
         with torch.no_grad():
-            states = body(**given).last_hidden_state[0]
+            states = backbone(**given).last_hidden_state[0]
         expected = states.mean(0) if mode == "mean" else states[0]
         assert np.allclose(row, expected.numpy() if text else 0, rtol=0, atol=1e-5)
 
@@ -234,27 +244,27 @@ TYPES = ("Transformer", "Pooling")
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "byte-bpe", "pieces", "words"])
-def test_texts_are_cut_between_characters(kind: str) -> None:
+def test_texts_are_truncated_between_characters(kind: str) -> None:
     tokenizer = tokenizer_of(kind)
     texts = ["the fox", "the lazy dog jumps over it " * 5, "🦊🐕" * 20, "我们喜欢语言。" * 9, ""]
-    for most in range(4, 30):
-        found, cut = cut_texts(tokenizer, texts, most)
+    for max_length in range(4, 30):
+        found, truncated = truncate_texts(tokenizer, texts, max_length)
         sizes = [len(tokenizer.encode(text).ids) for text in texts]
-        assert cut == sum(size > most - 2 for size in sizes)
+        assert truncated == sum(size > max_length - 2 for size in sizes)
         for text, short, size in zip(texts, found, sizes, strict=True):
-            assert tokenizer.spaced(text).startswith(short)
+            assert tokenizer.presegment(text).startswith(short)
             kept = tokenizer.encode(short).ids
-            assert len(kept) <= most - 2
+            assert len(kept) <= max_length - 2
             assert kept == tokenizer.encode(text).ids[: len(kept)]
-            assert len(kept) >= min(size, most - 5)
+            assert len(kept) >= min(size, max_length - 5)
 
 
-def test_special_tokens_of_a_rule_are_found_by_their_place() -> None:
-    from firth.tasks.frame import told_marks
+def test_special_tokens_of_a_post_processor() -> None:
+    from firth.tasks.sequences import tokenizer_special_tokens
 
     backend = tokenizers.Tokenizer.from_str(tokenizer_of("wordpiece").data.decode())
-    assert told_marks(backend) is None
+    assert tokenizer_special_tokens(backend) is None
     backend.post_processor = tokenizers.processors.RobertaProcessing(("[SEP]", EOS), ("[CLS]", BOS))
-    assert told_marks(backend) == Marks((BOS,), (EOS, EOS), (EOS,), 0)
+    assert tokenizer_special_tokens(backend) == SpecialTokens((BOS,), (EOS, EOS), (EOS,), 0)
     backend.post_processor = tokenizers.processors.BertProcessing(("[SEP]", EOS), ("[CLS]", BOS))
-    assert told_marks(backend) == Marks((BOS,), (EOS,), (EOS,), 1)
+    assert tokenizer_special_tokens(backend) == SpecialTokens((BOS,), (EOS,), (EOS,), 1)

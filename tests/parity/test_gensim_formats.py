@@ -1,4 +1,4 @@
-"""gensim and fastText load what Firth writes and find the same neighbours; Firth loads what they write."""
+"""gensim and fastText load files of Firth and find the same neighbours, and Firth loads theirs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from firth.artifact.formats import export_model, import_model
 from firth.artifact.formats.fasttext import read_fasttext, write_fasttext
 from firth.artifact.models import load
 from firth.errors import ArtifactError
-from firth.vectors.subwords import subword_rows
+from firth.vectors.subwords import ngram_buckets
 from tests.artifact.formats.small_vectors import SPECIALS, plain_model, subword_model
 from tests.command import firth
 
@@ -21,7 +21,7 @@ WORDS = [f"{start}{end}" for start in ("cat", "dog", "naïve", "我们", "é") f
 UNSEEN = ["unseen", "catlike", "我", "éé", "x😀y"]
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # gensim leaves a file open that has no first line
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # gensim leaves a file without a header open
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("style", "name", "binary"),
@@ -88,14 +88,14 @@ def test_firth_loads_gensims_models(tmp_path: Path) -> None:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Some lines of text, with labels."""
     random = np.random.default_rng(9)
-    lines = [f"__label__{place % 3} " + " ".join(random.choice(WORDS, size=8)) for place in range(200)]
+    lines = [f"__label__{number % 3} " + " ".join(random.choice(WORDS, size=8)) for number in range(200)]
     path = tmp_path_factory.mktemp("corpus") / "text.txt"
     path.write_text("\n".join(lines) + "\n")
     return path
 
 
 def loaded(path: Path) -> Any:
-    """fastText's model of a file, without its greeting on standard error."""
+    """fastText's model of a file, without its warning on standard error."""
     fasttext = pytest.importorskip("fasttext")
     fasttext.FastText.eprint = lambda *arguments: None
     return fasttext.load_model(str(path))
@@ -111,7 +111,7 @@ def loaded(path: Path) -> Any:
     ],
     ids=str,
 )
-def test_fasttexts_models_go_through_firth(settings: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
+def test_a_round_trip_of_fasttext_models(settings: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
     fasttext = pytest.importorskip("fasttext")
     fixed = {"dim": 10, "minCount": 1, "bucket": 300, "epoch": 1, "thread": 1, "verbose": 0}
     theirs = fasttext.train_unsupervised(str(corpus), **fixed, **settings)
@@ -130,7 +130,7 @@ def test_fasttexts_models_go_through_firth(settings: dict[str, Any], corpus: Pat
         assert np.allclose(ours.get_word_vector(word), theirs.get_word_vector(word), atol=1e-6), word
 
 
-def test_a_classifier_stays_what_it_is(corpus: Path, tmp_path: Path) -> None:
+def test_a_round_trip_of_classifiers(corpus: Path, tmp_path: Path) -> None:
     fasttext = pytest.importorskip("fasttext")
     theirs = fasttext.train_supervised(
         str(corpus), dim=10, wordNgrams=2, bucket=300, minn=2, maxn=3, epoch=3, thread=1, verbose=0
@@ -161,11 +161,11 @@ def test_fasttexts_ngrams(kind: str, corpus: Path, tmp_path: Path) -> None:
     theirs = train(str(corpus), dim=2, minCount=1, bucket=1000, minn=1, maxn=5, epoch=1, thread=1, verbose=0)
     words = len(theirs.words)
     for word in [*WORDS, *UNSEEN, "a", "</s>"]:
-        _, rows = subword_rows([word], 1, 5, 1000)
+        _, rows = ngram_buckets([word], 1, 5, 1000)
         assert [row - words for row in theirs.get_subwords(word)[1] if row >= words] == rows.tolist(), word
 
 
-def test_fasttext_loads_what_firth_has_trained(corpus: Path, tmp_path: Path) -> None:
+def test_fasttext_loads_models_of_firth(corpus: Path, tmp_path: Path) -> None:
     changes = ["dimension=8", "buckets=300", "epochs=1", "tokenizer.min_count=1", "min_n=2", "max_n=4"]
     settings = [part for change in changes for part in ("--set", change)]
     assert firth("train", "fasttext", corpus, "-o", tmp_path / "model", *settings).code == 0

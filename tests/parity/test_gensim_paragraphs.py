@@ -1,4 +1,4 @@
-"""Paragraph vectors beside gensim's: the same documents from the same words, and as good for telling topics."""
+"""Paragraph vectors compared with gensim: inference from the same words, and classification of topics."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from sklearn.model_selection import cross_val_score
 
 from firth.text.corpus import read_corpus
 from firth.tokens.recipe import TokenizerRecipe
+from firth.tokens.tokenizer import FIRST_WORD
 from firth.vectors.bag import document_bounds
-from firth.vectors.job import Job
+from firth.vectors.job import VectorJob
 from firth.vectors.paragraph import ParagraphModel, train_paragraphs
 from firth.vectors.recipe import ParagraphRecipe
-from firth.vectors.text import FIRST_WORD
 from tests.vectors.word_groups import job_of, oracle_job
 
 ARCHITECTURES: dict[str, int] = {"dbow": 0, "dm": 1}
 both = pytest.mark.parametrize("architecture", ARCHITECTURES)
 
 
-def words_of(job: Job) -> list[list[str]]:
+def split_words(job: VectorJob) -> list[list[str]]:
     """The known words of each document."""
     bounds, ids, words = document_bounds(job.text), np.asarray(job.text.ids), job.text.words
     documents = [ids[begin:end] for begin, end in itertools.pairwise(bounds)]
@@ -40,20 +40,20 @@ def train_gensim(documents: list[list[str]], recipe: ParagraphRecipe, seed: int)
     return Doc2Vec(
         [TaggedDocument(words, [number]) for number, words in enumerate(documents)],
         dm=ARCHITECTURES[recipe.architecture], dm_mean=1, vector_size=recipe.dimension, window=recipe.window,
-        negative=recipe.negatives, sample=recipe.subsample, alpha=recipe.learning_rate, epochs=recipe.epochs,
+        negative=recipe.negatives, sample=recipe.subsample, alpha=recipe.lr, epochs=recipe.epochs,
         min_count=1, workers=1, seed=seed,
     )  # fmt: skip
 
 
 @both
 def test_the_same_words_give_the_same_documents(architecture: Any) -> None:
-    """With gensim's vectors of words in a model of ours, new documents get the vectors that gensim gives them."""
+    """With the word vectors of gensim, new documents get the vectors that gensim infers."""
     job = oracle_job()
     recipe = ParagraphRecipe(
         tokenizer=job.tokenizer.recipe, architecture=architecture, dimension=20, epochs=5, negatives=5,
-        learning_rate=0.05, subsample=0,
+        lr=0.05, subsample=0,
     )  # fmt: skip
-    documents = words_of(job)[:500]
+    documents = split_words(job)[:500]
     theirs = train_gensim(documents, recipe, seed=1)
     rows = [theirs.wv.key_to_index.get(word, -1) for word in job.text.words]
     known = np.array(rows) >= 0
@@ -80,20 +80,18 @@ def unit_rows(matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
 @pytest.mark.shared
 @pytest.mark.slow
 @both
-def test_topics_are_told_as_well(architecture: Any, shared_data: Path) -> None:
-    """Logistic regression on the vectors of news articles finds their topic as often, up to one standard error."""
+def test_topics_are_classified_as_well(architecture: Any, shared_data: Path) -> None:
+    """Logistic regression on vectors of news articles is as accurate, up to one standard error."""
     with gzip.open(shared_data / "generate" / "bbc_news.train.jsonl.gz", "rt") as file:
         rows = [json.loads(line) for line in file][::2]
     texts = [[line for line in row["source"].splitlines() if line.strip()] for row in rows]
     tokenizer = TokenizerRecipe(model="words", lowercase=True, min_count=5)
     job = job_of(read_corpus(texts, layout="lines"), tokenizer, threads=2)
-    recipe = ParagraphRecipe(
-        tokenizer=tokenizer, architecture=architecture, dimension=50, negatives=5, learning_rate=0.05
-    )
+    recipe = ParagraphRecipe(tokenizer=tokenizer, architecture=architecture, dimension=50, negatives=5, lr=0.05)
     labels = [row["label"] for row in rows]
     seeds = (21, 22, 23)
     ours = [accuracy(train_paragraphs(recipe, replace(job, seed=seed)).model.documents, labels) for seed in seeds]
-    documents = words_of(job)
+    documents = split_words(job)
     theirs = [accuracy(train_gensim(documents, recipe, seed).dv.vectors, labels) for seed in seeds]
     error = np.sqrt(np.mean(theirs) * (1 - np.mean(theirs)) / len(rows))
     assert np.mean(theirs) > 0.9

@@ -1,4 +1,4 @@
-"""Skip-gram, continuous bag of words and subwords against gensim's: single steps, tables, and vectors of real text."""
+"""Skip-gram and CBOW compared with gensim: single steps, tables, and vectors of real text."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from gensim.models import Word2Vec
 from scipy import stats
 
 from firth.text.corpus import read_corpus
+from firth.tokens.tokenizer import FIRST_WORD
 from firth.vectors.recipe import Word2vecRecipe
-from firth.vectors.sampling import huffman_tree, noise_shares
-from firth.vectors.text import FIRST_WORD, TrainingText
-from firth.vectors.word2vec import WordBlocks, train_word2vec
+from firth.vectors.sampling import huffman_tree, noise_distribution
+from firth.vectors.text import TrainingText
+from firth.vectors.word2vec import Word2vecTrainer, train_word2vec
 from tests.vectors import slow_word2vec
 from tests.vectors.slow_word2vec import sigmoid
 from tests.vectors.word_groups import job_of, text_of
@@ -53,14 +54,14 @@ def gensim_model(text: TrainingText, **settings: Any) -> Word2Vec:
 def gensim_sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x)) as in gensim and word2vec.c, from a table of 1000 numbers.
 
-    1000 / 6 / 2 is 83 in whole numbers, so what is looked up is up to 0.036 below x.
+    1000 / 6 / 2 is 83 in whole numbers, so the table is read up to 0.036 below x.
     """
-    places = np.floor((np.asarray(x, dtype=np.float64) + 6) * 83)
-    return sigmoid((places / 1000 * 2 - 1) * 6)
+    indices = np.floor((np.asarray(x, dtype=np.float64) + 6) * 83)
+    return sigmoid((indices / 1000 * 2 - 1) * 6)
 
 
-def nodes_of(theirs: Word2Vec, ours: WordBlocks) -> list[int]:
-    """Which of gensim's nodes each of our nodes is: the trees and the names of their sides are the same."""
+def nodes_of(theirs: Word2Vec, ours: Word2vecTrainer) -> list[int]:
+    """The node of gensim for each of ours: the trees and codes are the same."""
     found: dict[int, int] = {}
     assert ours.tree is not None
     starts, nodes, codes = ours.tree
@@ -77,17 +78,17 @@ def nodes_of(theirs: Word2Vec, ours: WordBlocks) -> list[int]:
 def test_steps_of_hierarchical_softmax_are_gensims(
     small: TrainingText, architecture: str, window: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is random here: the twin of our kernels is gensim, given gensim's rough table of sigmoids.
+    """Without randomness the NumPy reference of our kernels equals gensim, if it uses gensim's table of sigmoids.
 
-    To gensim the way 0 is the answer yes, so its nodes have the opposite sign. The rate is so small that the order of
-    steps within a window does not matter.
+    gensim's code 0 is the positive class, so its nodes have the opposite sign. The learning rate is so small that the
+    order of steps within a window does not matter.
     """
     rate = 1e-4
     recipe = Word2vecRecipe(
-        architecture=architecture, loss="hierarchical", window=window, dimension=10, subsample=0.0, shrink=False,
-        negatives=1, buckets=0, mode="fast",
+        architecture=architecture, loss="hierarchical", window=window, dimension=10, subsample=0.0,
+        dynamic_window=False, negatives=1, buckets=0, mode="fast",
     )  # fmt: skip
-    ours = WordBlocks(recipe, small, 0)
+    ours = Word2vecTrainer(recipe, small, 0)
     theirs = gensim_model(
         small, vector_size=10, window=window, sg=int(architecture == "skipgram"), hs=1, negative=0, cbow_mean=1
     )
@@ -98,22 +99,22 @@ def test_steps_of_hierarchical_softmax_are_gensims(
     sentences = sentences_of(small)
     theirs.train(sentences, total_examples=len(sentences), epochs=1, start_alpha=rate, end_alpha=rate)
 
-    def learn() -> tuple[Matrix, Matrix]:
-        """The tables after the twin has gone through the text."""
+    def train_reference() -> tuple[Matrix, Matrix]:
+        """The matrices after an epoch of the reference."""
         words, nodes = inputs.astype(np.float64), outputs.astype(np.float64)
-        for block in range(ours.blocks):
+        for block in range(ours.num_blocks):
             slow_word2vec.slow_block(recipe, ours.plan(0, block).content, words, nodes, rate)
         return words, nodes
 
     ours.inputs.matrix()[:], ours.outputs.matrix()[:] = inputs, outputs
-    for block in range(ours.blocks):
-        ours.learn(ours.plan(0, block), rate)
-    words, nodes = learn()
+    for block in range(ours.num_blocks):
+        ours.train_block(ours.plan(0, block), rate)
+    words, nodes = train_reference()
     np.testing.assert_allclose(ours.inputs.matrix(), words, atol=3e-5)
     np.testing.assert_allclose(ours.outputs.matrix(), nodes, atol=3e-5)
     with monkeypatch.context() as patch:
         patch.setattr(slow_word2vec, "sigmoid", lambda x: 1 - gensim_sigmoid(-x))
-        words, nodes = learn()
+        words, nodes = train_reference()
     np.testing.assert_allclose(theirs.wv.vectors[rows], words[FIRST_WORD:], atol=3e-5)
     np.testing.assert_allclose(-theirs.syn1[points], nodes[: len(points)], atol=3e-5)
     assert np.abs(words - inputs).max() > 0.01
@@ -132,13 +133,13 @@ def test_huffman_codes_are_as_short_as_gensims() -> None:
 
 
 @pytest.mark.parametrize("power", [0.75, 0.5])
-def test_noise_is_drawn_as_gensim_draws_it(power: float) -> None:
+def test_the_noise_distribution_is_that_of_gensim(power: float) -> None:
     counts = np.random.default_rng(3).zipf(1.5, 400) % 1000 + 1
     text = text_of([[FIRST_WORD + word] * int(count) for word, count in enumerate(counts)], FIRST_WORD + 400)
     theirs = gensim_model(text, vector_size=2, negative=5, ns_exponent=power)
-    shares = np.diff(theirs.cum_table, prepend=0) / theirs.cum_table[-1]
+    frequencies = np.diff(theirs.cum_table, prepend=0) / theirs.cum_table[-1]
     rows = [theirs.wv.key_to_index[word] for word in text.words[FIRST_WORD:]]
-    np.testing.assert_allclose(noise_shares(text.counts, power)[FIRST_WORD:], shares[rows], atol=1e-8)
+    np.testing.assert_allclose(noise_distribution(text.counts, power)[FIRST_WORD:], frequencies[rows], atol=1e-8)
 
 
 def word_pairs(path: Path) -> list[tuple[str, str, float]]:
@@ -159,7 +160,7 @@ def test_vectors_of_real_text_are_as_good_as_gensims(
 ) -> None:
     """MEN, with the same text and settings: not worse than gensim by more than two standard errors.
 
-    One worker makes gensim repeatable, and 3,000 pairs tell more than 353: with those, seeds alone differ by 0.06.
+    One worker makes gensim deterministic; 3,000 pairs, since with 353 seeds alone differ by 0.06.
     """
     with gzip.open(shared_data / "lm" / "wiki_en.txt.gz", "rt", encoding="utf-8") as file:
         (tmp_path / "wiki.txt").write_text("".join(itertools.islice(file, 25_000)), encoding="utf-8")
@@ -170,7 +171,7 @@ def test_vectors_of_real_text_are_as_good_as_gensims(
         epochs=5,
         negatives=5,
         subsample=1e-3,
-        learning_rate=rate,
+        lr=rate,
         subsample_rule="program",
     )  # type: ignore[arg-type]
     job = job_of(read_corpus(tmp_path / "wiki.txt"), recipe.tokenizer, threads=2)

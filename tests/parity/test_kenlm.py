@@ -1,4 +1,4 @@
-"""KenLM loads the ARPA files that Firth writes and agrees with it on every word; Firth loads those that KenLM loads."""
+"""KenLM and Firth load each other's ARPA files and agree on the score of every word."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from firth.artifact.formats import export_model
-from firth.artifact.formats.arpa import read_arpa
-from firth.artifact.formats.ngrams import model_of
+from firth.artifact.formats.arpa import ngram_model, read_arpa
 from firth.counts.ngram import NgramModel, NgramRecipe
 from firth.counts.train import train_on_sentences
-from firth.text.builtin import builtin_documents
+from firth.text.oracle import builtin_documents
 from firth.tokens.recipe import TokenizerRecipe
 
 kenlm = pytest.importorskip("kenlm", reason="the kenlm package is not installed")
@@ -40,11 +39,11 @@ def english() -> tuple[list[str], list[str]]:
 
 
 def assert_agrees(model: NgramModel, path: Path, sentences: list[str]) -> None:
-    """Word by word and in total; which words are unknown as well."""
+    """Compare scores of words and sentences, and which words are unknown."""
     peer = kenlm.Model(str(path))
     assert peer.order == max(model.trie.order, 2)
     stream, _ = model.stream(sentences)
-    logs = model.log_tokens(stream) / np.log(10)
+    logs = model.token_logprobs(stream) / np.log(10)
     for sentence, begin, end in zip(sentences, stream.bounds[:-1], stream.bounds[1:], strict=True):
         found = list(peer.full_scores(sentence))
         assert logs[begin:end] == pytest.approx([score for score, _, _ in found], abs=TOLERANCE)
@@ -58,7 +57,7 @@ def test_agrees_on_every_word(order: int, smoothing: Any, english: Any, tmp_path
     model = train_on_sentences(english[0], NgramRecipe(order=order, smoothing=smoothing, tokenizer=SPACED))
     export_model(model, "arpa", tmp_path / "m.arpa")
     assert_agrees(model, tmp_path / "m.arpa", english[1])
-    assert_agrees(model_of(read_arpa(tmp_path / "m.arpa")), tmp_path / "m.arpa", english[1])
+    assert_agrees(ngram_model(read_arpa(tmp_path / "m.arpa")), tmp_path / "m.arpa", english[1])
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_agrees_on_every_word(order: int, smoothing: Any, english: Any, tmp_path
     ],
     ids=str,
 )
-def test_agrees_on_small_and_odd_models(settings: dict[str, Any], english: Any, tmp_path: Path) -> None:
+def test_agrees_on_pruned_and_quantised_models(settings: dict[str, Any], english: Any, tmp_path: Path) -> None:
     model = train_on_sentences(english[0], NgramRecipe(order=4, tokenizer=SPACED, **settings))
     export_model(model, "arpa", tmp_path / "m.arpa.gz")
     (tmp_path / "m.arpa").write_bytes(gzip.decompress((tmp_path / "m.arpa.gz").read_bytes()))
@@ -140,10 +139,10 @@ ngram 2=3
 
 
 @pytest.mark.parametrize("text", [LIKE_LMPLZ, LIKE_SRILM], ids=["lmplz", "srilm"])
-def test_loads_the_files_of_others(text: str, tmp_path: Path) -> None:
+def test_loads_files_of_lmplz_and_srilm(text: str, tmp_path: Path) -> None:
     path = tmp_path / "m.arpa"
     path.write_text(text)
-    model = model_of(read_arpa(path))
+    model = ngram_model(read_arpa(path))
     sentences = ["looking on", "looking looking on looking", "a b", "b a a b", "on zebra looking on", "on"]
     assert_agrees(model, path, sentences)
     export_model(model, "arpa", tmp_path / "again.arpa")

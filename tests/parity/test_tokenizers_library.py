@@ -11,7 +11,7 @@ import tokenizers
 
 import firth
 from firth.tokens.build import open_store
-from firth.tokens.encoder import Encoder
+from firth.tokens.encoder import TextEncoder
 from firth.tokens.tokenizer import Tokenizer
 from tests.samples import CHINESE, ENGLISH, KINDS, small_recipe
 
@@ -27,7 +27,7 @@ def test_the_tokenizers_library_reads_it(folder: Path) -> None:
     ours = firth.load(folder)
     theirs = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     for text in (*ENGLISH, *CHINESE, "unseen zebra 未登录词 [MASK] <unk>"):
-        found = theirs.encode(ours.spaced(text))
+        found = theirs.encode(ours.presegment(text))
         assert found.ids == ours.encode(text).ids
         assert found.tokens == ours.tokenize(text)
 
@@ -39,7 +39,7 @@ def test_the_transformers_library_reads_it(folder: Path, monkeypatch: pytest.Mon
     ours = firth.load(folder)
     theirs = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
     for text in (*ENGLISH, *CHINESE):
-        assert theirs(ours.spaced(text))["input_ids"] == ours.encode(text).ids
+        assert theirs(ours.presegment(text))["input_ids"] == ours.encode(text).ids
 
 
 REAL = {
@@ -61,8 +61,8 @@ def test_real_lines_are_encoded_identically(kind: str, shared_data: Path, tmp_pa
     train_on = real_lines(shared_data / f"lm/{corpus}.txt.gz", 4000)
     ours: Tokenizer = firth.train(kind, [train_on], out=tmp_path / "saved", settings=[setting])
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "saved" / "tokenizer.json"))
-    expected = [one.ids for one in theirs.encode_batch_fast([ours.spaced(line) for line in lines])]
-    encoded = Encoder(ours).encode(lines)
+    expected = [one.ids for one in theirs.encode_batch_fast([ours.presegment(line) for line in lines])]
+    encoded = TextEncoder(ours).encode(lines)
     assert encoded.ids.tolist() == [number for ids in expected for number in ids]
     assert encoded.lengths.tolist() == [len(ids) for ids in expected]
     store = open_store(firth.read_corpus([lines]), ours)

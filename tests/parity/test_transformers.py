@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from firth.artifact.formats.huggingface import from_huggingface, to_huggingface
-from firth.artifact.formats.huggingface_config import kind_of
-from firth.artifact.formats.huggingface_map import to_theirs
+from firth.artifact.formats.huggingface_config import model_type_for
+from firth.artifact.formats.huggingface_names import to_theirs
 from firth.artifact.formats.huggingface_weights import parameter_shapes
 from firth.nets.batch import Batch
 from firth.nets.network import Network, Vocabulary, build_network
 from firth.nets.recipe import NetRecipe
-from firth.objectives.objective import Objective, make_objectives
+from firth.objectives.objective import Objective
+from firth.objectives.registry import make_objectives
 from firth.recipes.nets import SIZES, albert, bert, gpt, gpt2, resize, roberta
 
 with warnings.catch_warnings():
@@ -78,7 +79,7 @@ def exported(network: Network, objectives: Mapping[str, Objective]) -> Any:
 
 
 def rows_of(recipe: NetRecipe, padded: int = 0) -> tuple[Batch, dict[str, Tensor]]:
-    """Three rows as both libraries want them, the last with some padding."""
+    """Three sequences as inputs of both libraries, the last with padding."""
     generator = torch.Generator().manual_seed(7)
     ids = torch.randint(5, TOKENS, (3, LENGTH), generator=generator)
     segments = (torch.arange(LENGTH) >= 8).long().expand(3, -1).contiguous() if recipe.embedding.segments else None
@@ -86,21 +87,22 @@ def rows_of(recipe: NetRecipe, padded: int = 0) -> tuple[Batch, dict[str, Tensor
     if padded:
         ids[2, -padded:] = 0
         parts[2, -padded:] = -1
-    batch = Batch(ids, torch.ones_like(ids, dtype=torch.bool), parts=parts if padded else None, segments=segments)
+    word_starts = torch.ones_like(ids, dtype=torch.bool)
+    batch = Batch(ids, word_starts, sequence_ids=parts if padded else None, segment_ids=segments)
     given = {"input_ids": ids, "attention_mask": (parts >= 0).long()}
     return batch, given | ({"token_type_ids": segments} if segments is not None else {})
 
 
 @SMALL
 @EVERY
-def test_states_and_scores_are_the_same(name: str, size: str) -> None:
+def test_hidden_states_and_logits_are_the_same(name: str, size: str) -> None:
     network, objectives = ours(resize(MEMBERS[name](), size))
     model = exported(network, objectives)
     for padded in (0, 5):
         batch, given = rows_of(network.recipe, padded)
         with torch.no_grad():
             states = network(batch)
-            scores = network.output.logits(states.last).view(3, LENGTH, TOKENS)
+            scores = network.output.logits(states.last_hidden_state).view(3, LENGTH, TOKENS)
             found = model(**given, output_hidden_states=True)
         read = given["attention_mask"].bool()
         assert len(states.layers) == len(found.hidden_states)
@@ -111,17 +113,17 @@ def test_states_and_scores_are_the_same(name: str, size: str) -> None:
 
 
 def masked_batch(recipe: NetRecipe, batch: Batch) -> dict[str, Tensor]:
-    """Marks some places of a batch to be predicted; returns the labels as they want them."""
-    batch.marks["mlm.places"] = torch.tensor([1, 4, 5, 23, 41, 50])
-    batch.marks["mlm.targets"] = torch.tensor([9, 8, 17, 30, 12, 59])
+    """Add labels at some positions of a batch; returns the labels for transformers."""
+    batch.labels["mlm.positions"] = torch.tensor([1, 4, 5, 23, 41, 50])
+    batch.labels["mlm.targets"] = torch.tensor([9, 8, 17, 30, 12, 59])
     labels = torch.full(batch.ids.shape, -100).flatten()
-    labels[batch.marks["mlm.places"]] = batch.marks["mlm.targets"]
+    labels[batch.labels["mlm.positions"]] = batch.labels["mlm.targets"]
     given = {"labels": labels.view(batch.ids.shape)}
-    judged = torch.tensor([0, 1, 1])
+    pair_labels = torch.tensor([0, 1, 1])
     for name, label in (("nsp", "next_sentence_label"), ("sop", "sentence_order_label")):
         if name in recipe.names:
-            batch.marks[f"{name}.labels"] = judged
-            given[label] = judged
+            batch.labels[f"{name}.labels"] = pair_labels
+            given[label] = pair_labels
     return given
 
 
@@ -144,14 +146,14 @@ def test_losses_and_gradients_are_the_same(name: str, size: str) -> None:
     parameters = dict(network.named_parameters()) | heads_of(objectives)
     gradients = {each: parameter.grad for each, parameter in parameters.items() if parameter.grad is not None}
     assert gradients.keys() == parameters.keys()
-    kind = kind_of(recipe).name
+    kind = model_type_for(recipe).name
     expected = {each: parameter.grad for each, parameter in model.named_parameters()}
-    for each, gradient in to_theirs(kind, gradients, shift=1).items():
+    for each, gradient in to_theirs(kind, gradients, offset=int(kind == "roberta")).items():
         assert torch.allclose(gradient, expected[each], rtol=0, atol=1e-6), each
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "albert", "gpt2"])
-def test_their_random_models_come_in(name: str) -> None:
+def test_random_models_are_imported(name: str) -> None:
     sizes = {"num_hidden_layers": 3, "num_attention_heads": 2, "hidden_size": 16, "vocab_size": TOKENS}
     if name != "gpt2":
         sizes |= {"intermediate_size": 40, "max_position_embeddings": LENGTH + 2}
@@ -168,7 +170,7 @@ def test_their_random_models_come_in(name: str) -> None:
     network.eval()
     batch, given = rows_of(read.recipe)
     with torch.no_grad():
-        scores = network.output.logits(network(batch).last).view(3, LENGTH, TOKENS)
+        scores = network.output.logits(network(batch).last_hidden_state).view(3, LENGTH, TOKENS)
         assert torch.allclose(scores, model(**given).logits, rtol=0, atol=1e-5)
 
 
@@ -198,7 +200,7 @@ def test_published_sizes(name: str) -> None:
         model = getattr(transformers, architecture)(config)
     expected = sum(parameter.numel() for parameter in model.parameters())
     if name == "roberta":
-        expected -= 768 + 2 * 768  # one kind of segment, and positions that are never used
+        expected -= 768 + 2 * 768  # one segment, and unused positions
     mine = count(MEMBERS[name](), tokens)
     assert mine == expected
     assert round(mine / 1e6) == millions
@@ -206,7 +208,7 @@ def test_published_sizes(name: str) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @EVERY
-def test_every_size_has_as_many_parameters_as_theirs(name: str, size: str) -> None:
+def test_every_size_has_as_many_parameters_as_in_transformers(name: str, size: str) -> None:
     recipe = resize(MEMBERS[name](), size)
     shapes = parameter_shapes(recipe, 1000)
     blank = {each: torch.empty(shape, device="meta") for each, shape in shapes.items()}
@@ -218,42 +220,42 @@ def test_every_size_has_as_many_parameters_as_theirs(name: str, size: str) -> No
 
 
 def to_huggingface_sizes(recipe: NetRecipe, blank: dict[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What `to_huggingface` gives, of tensors without numbers."""
+    """The result of `to_huggingface` for tensors without data."""
     zeros = {name: torch.zeros(1).expand(tensor.shape) for name, tensor in blank.items()}
     return to_huggingface(recipe, zeros, zeros)
 
 
 def weights_in(recipe: NetRecipe, part: str) -> int:
-    """Numbers in the matrices of all layers' attention or feed-forward parts."""
+    """Number of weights of all attention or feed-forward matrices."""
     shapes = parameter_shapes(recipe, 1000)
     return sum(shape.numel() for name, shape in shapes.items() if f".{part}." in name and len(shape) == 2)
 
 
-def test_what_sharing_saves() -> None:
+def test_parameters_saved_by_tied_layers() -> None:
     """The survey's sums: feed-forward 12 * 2 * 768 * 3072 = 56.6M becomes 4.7M, attention 28.3M becomes 2.4M."""
     base = bert()
-    shared = {
-        share: replace(base, encoder=replace(base.encoder, share=share))
-        for share in ("none", "attention", "feed-forward", "all")
+    tied = {
+        tying: replace(base, encoder=replace(base.encoder, tie_layers=tying))
+        for tying in ("none", "attention", "feed-forward", "all")
     }
-    assert weights_in(shared["none"], "feedforward") == 12 * 2 * 768 * 3072
-    assert weights_in(shared["feed-forward"], "feedforward") == 2 * 768 * 3072
-    assert weights_in(shared["none"], "attention") == 12 * 4 * 768 * 768
-    assert weights_in(shared["attention"], "attention") == 4 * 768 * 768
+    assert weights_in(tied["none"], "feedforward") == 12 * 2 * 768 * 3072
+    assert weights_in(tied["feed-forward"], "feedforward") == 2 * 768 * 3072
+    assert weights_in(tied["none"], "attention") == 12 * 4 * 768 * 768
+    assert weights_in(tied["attention"], "attention") == 4 * 768 * 768
     for part, millions in (("feedforward", 51), ("attention", 25)):
-        saved = weights_in(shared["none"], part) - weights_in(shared["all"], part)
+        saved = weights_in(tied["none"], part) - weights_in(tied["all"], part)
         assert saved // 10**6 == millions
-    whole = {share: count(recipe, 30_000) for share, recipe in shared.items()}
+    whole = {tying: count(recipe, 30_000) for tying, recipe in tied.items()}
     assert whole["all"] == whole["attention"] + whole["feed-forward"] - whole["none"]
 
 
-def test_what_narrow_vectors_save() -> None:
+def test_parameters_saved_by_factorised_embeddings() -> None:
     """The survey's sums for 30,000 tokens, 512 positions and a width of 1024."""
     wide = bert()
     wide = replace(
         wide,
         embedding=replace(wide.embedding, width=1024),
-        encoder=replace(wide.encoder, width=1024, heads=16, inner=4096),
+        encoder=replace(wide.encoder, width=1024, heads=16, ffn_width=4096),
     )
     narrow = replace(wide, embedding=replace(wide.embedding, width=128))
     names = ("embedding.tokens.weight", "embedding.positions.weight", "embedding.project.weight")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ def test_values_have_the_type_of_their_field(setting: str, field: str, value: An
         ("vocab_size=none", "needs a vocab_size"),
     ],
 )
-def test_wrong_settings_are_told(setting: str, said: str) -> None:
+def test_wrong_settings_are_refused(setting: str, said: str) -> None:
     with pytest.raises(RecipeError, match=said):
         override(find_recipe("wordpiece"), [setting])
 
@@ -73,12 +74,13 @@ def test_damaged_json_is_refused(change: dict[str, Any]) -> None:
         recipe_from_json(nested | {"tokenizer": "words"})
 
 
-def test_a_field_that_is_younger_than_an_artifact_has_its_default() -> None:
+def test_a_missing_or_unknown_field_is_refused_with_the_remedy() -> None:
     data = recipe_to_json(find_recipe("bert"))
-    assert data["encoder"].pop("start") == "random"
-    assert recipe_from_json(data) == find_recipe("bert")
     with pytest.raises(ArtifactError, match=r"unknown fields \(stop\): upgrade"):
         recipe_from_json(data | {"stop": 1})
+    del data["encoder"]["norm"]
+    with pytest.raises(ArtifactError, match=r"recipe.encoder lacks norm: .*; train or import it again"):
+        recipe_from_json(data)
 
 
 def test_fields_that_fit_only_together_may_be_set_one_by_one() -> None:
@@ -92,3 +94,65 @@ def test_fields_that_fit_only_together_may_be_set_one_by_one() -> None:
         override(find_recipe("gpt"), ["encoder.width=16"])
     with pytest.raises(RecipeError, match=r"no field 'encoder.wide': did you mean 'width'"):
         override(find_recipe("gpt"), ["encoder.wide=16"])
+
+
+NETS = {
+    "learning.learning_rate": "learning.lr",
+    "learning_rate": "learning.lr",
+    "lr": "learning.lr",
+    "hidden_size": "encoder.width and embedding.width",
+    "encoder.hidden_size": "encoder.width and embedding.width",
+    "dim": "encoder.width and embedding.width",
+    "num_layers": "encoder.layers",
+    "num_hidden_layers": "encoder.layers",
+    "layers": "encoder.layers",
+    "num_attention_heads": "encoder.heads",
+    "intermediate_size": "encoder.ffn_width",
+    "epochs": "learning.epochs",
+    "num_train_epochs": "learning.epochs",
+    "batch_size": "learning.batch (tokens per step in pre-training, examples per step in fine-tuning)",
+    "max_length": "sequence.length",
+    "max_seq_length": "sequence.length",
+    "mlm_probability": "masking.rate",
+    "weight_decay": "learning.weight_decay",
+    "min_frequency": "tokenizer.min_count",
+}
+VECTORS = {
+    "learning_rate": "lr",
+    "alpha": "lr",
+    "vector_size": "dimension",
+    "dim": "dimension",
+    "window_size": "window",
+    "negative": "negatives",
+    "minn": "min_n",
+    "maxn": "max_n",
+    "iter": "epochs",
+    "sample": "subsample",
+    "minCount": "tokenizer.min_count",
+}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "setting", "key"),
+    [
+        *(("bert", setting, key) for setting, key in NETS.items()),
+        *(("fasttext", setting, key) for setting, key in VECTORS.items()),
+        ("fasttext-classifier", "wordNgrams", "word_ngrams"),
+        ("multi-prototype", "vector_size", "base.dimension"),
+        ("glove", "learning_rate", "lr"),
+        ("mkn5", "vocab_size", "tokenizer.vocab_size"),
+    ],
+)
+def test_settings_of_other_libraries_are_translated(recipe: str, setting: str, key: str) -> None:
+    with pytest.raises(RecipeError, match=re.escape(f"no field {setting!r}: here it is {key}. The fields are")):
+        override(find_recipe(recipe), [f"{setting}=1"])
+    known = flatten(recipe_to_json(find_recipe(recipe)))
+    assert all(name in known for name in key.partition(" (")[0].split(" and "))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "setting"), [("fasttext", "mlm_probability"), ("bert", "negative"), ("glove", "minn"), ("mkn5", "lr")]
+)
+def test_settings_that_a_recipe_does_not_have_are_not_translated(recipe: str, setting: str) -> None:
+    with pytest.raises(RecipeError, match=f"no field '{setting}': ((?!here it is).)*$"):
+        override(find_recipe(recipe), [f"{setting}=1"])

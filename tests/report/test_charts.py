@@ -1,4 +1,4 @@
-"""What a report draws."""
+"""The bar charts of a report, and the data that its templates draw."""
 
 from __future__ import annotations
 
@@ -15,14 +15,8 @@ from firth.report.charts import (
     bar_figure,
     colour_families,
     draw_bars,
-    draw_shares,
-    draw_table,
-    draw_tokens,
-    escape,
-    show_number,
-    show_share,
-    show_size,
-    show_time,
+    group_tokens,
+    largest_fractions,
 )
 
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -62,7 +56,7 @@ def test_a_figure_is_sorted_best_first() -> None:
         assert names == ["best", "middle", "worst", "endless", "unknown"]
 
 
-def test_what_is_not_finite_is_drawn_as_a_sign() -> None:
+def test_infinite_and_missing_values_are_drawn_as_symbols() -> None:
     svg = draw_bars([Bar("fine", 1.5), Bar("endless", math.inf), Bar("unknown", math.nan)], 860)
     assert {"1.500", "∞", "–"} <= set(texts(svg))
     assert not re.search(r"\b(nan|inf)\b", svg)
@@ -78,7 +72,7 @@ def test_any_number_of_bars(count: int) -> None:
     assert height >= 20 * count
 
 
-def test_the_line_stands_where_its_value_is_and_gaps_are_told() -> None:
+def test_the_reference_line_is_at_its_value_and_differences_are_shown() -> None:
     svg = draw_bars([Bar("a", 2.0), Bar("b", 0.9)], 860, 1.0, "perfect")
     assert "perfect 1.000" in texts(svg)
     assert {"2.000 (+1.000)", "0.900 (−0.100)"} <= set(texts(svg))
@@ -93,7 +87,7 @@ def test_a_line_that_is_not_a_number_is_left_out() -> None:
     assert "dasharray" not in draw_bars([Bar("a", 2.0)], 860, math.nan, "perfect")
 
 
-def test_drawings_follow_the_page_and_reach_nowhere() -> None:
+def test_charts_use_the_colours_of_the_page_and_load_nothing() -> None:
     svg = draw_bars([Bar("a", 1.0, 1), Bar("b", 2.0, 2)], 860)
     assert "currentColor" in svg
     assert "var(--c1, " in svg
@@ -133,53 +127,15 @@ def test_families_keep_their_colours() -> None:
     assert set(many.values()) == {3, 4, 5}
 
 
-@pytest.mark.parametrize(
-    ("value", "digits", "shown"),
-    [
-        (None, 2, "–"),
-        ("7", 2, "–"),
-        (-math.inf, 2, "−∞"),
-        (-1.5, 1, "−1.5"),
-        (1e300, 1, "1.00e+300"),
-        (1234567, 0, "1,234,567"),
-    ],
-)
-def test_numbers(value: object, digits: int, shown: str) -> None:
-    assert show_number(value, digits) == shown
+def test_fractions_are_sorted_and_the_smallest_are_summed_up() -> None:
+    fractions = {f"s{i}": 0.01 for i in range(8)} | {"latin": 0.9, "bad": math.nan, "none": 0.0, "two": 0.02}
+    found = largest_fractions(fractions)
+    assert [name for name, _ in found] == ["latin", "two", "s0", "s1", "s2", "others"]
+    assert [fraction for _, fraction in found] == pytest.approx([0.9, 0.02, 0.01, 0.01, 0.01, 0.05])
 
 
-def test_amounts() -> None:
-    assert [show_time(seconds) for seconds in (59.96, 3600, None, math.nan)] == ["1 min 0 s", "1 h 0 min", "–", "–"]
-    assert [show_size(size) for size in (0, 999, 1000, 2.5e9, None)] == ["0 B", "999 B", "1.0 kB", "2.5 GB", "–"]
-    shares = [show_share(share).replace("\u00a0", " ") for share in (0, 0.0001, 0.5, 1)]
-    assert shares == ["0 %", "&lt;0.1 %", "50.0 %", "100.0 %"]
-    assert show_share(None) == "–"
-
-
-def test_shares_are_the_largest_first_and_the_many_small_ones_together() -> None:
-    shares = {f"s{i}": 0.01 for i in range(8)} | {"latin": 0.9, "bad": math.nan, "none": 0.0, "two": 0.02}
-    drawn = draw_shares(shares)
-    assert re.findall(r"</i>([\w ]+) <b>", drawn) == ["latin", "two", "s0", "s1", "s2", "the rest"]
-    widths = [float(width) for width in re.findall(r"flex:([\d.]+)", drawn)]
-    assert widths == [*sorted(widths[:5], reverse=True), pytest.approx(0.05)]
-
-
-def test_tokens_of_one_word_share_a_box() -> None:
-    drawn = draw_tokens(["un", "like", "ly", "<b>", " "], [True, False, False, True, True])
-    words = re.findall(r"<span>(.*?)</span>", drawn)
-    assert words == ["<i>un</i><i>like</i><i>ly</i>", "<i>&lt;b&gt;</i>", "<i>␣</i>"]
-
-
-def test_tokens_without_bounds_stand_alone() -> None:
-    assert draw_tokens(["a", "b"], []).count("<span>") == 2
-    assert draw_tokens(["a", "b"], [False, False]).count("<span>") == 1
-
-
-def test_a_table_leaves_out_what_no_row_has() -> None:
-    drawn = draw_table(["n", "x", "y"], [["a", "–", "1"], ["b", "–", "–"]])
-    assert re.findall(r'<th scope="col">(\w)', drawn) == ["n", "y"]
-    assert re.findall(r"<td>(.)</td>", drawn) == ["1", "–"]
-
-
-def test_escaping_leaves_nothing_that_a_page_cannot_hold() -> None:
-    assert escape("<a href='x'>\ud800\x00\n&") == "&lt;a href=&#x27;x&#x27;&gt;��\n&amp;"
+def test_tokens_are_grouped_by_word() -> None:
+    found = group_tokens(["un", "like", "ly", "<b>", " "], [True, False, False, True, True])
+    assert found == [["un", "like", "ly"], ["<b>"], ["␣"]]
+    assert group_tokens(["a", "b"], []) == [["a"], ["b"]]
+    assert group_tokens(["a", "b"], [False, False]) == [["a", "b"]]

@@ -1,4 +1,4 @@
-"""The demo: what it writes, that it can be run again, and that it removes nothing but its own."""
+"""The demo: its output, that it can be run again, and that it removes only its own files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from firth.artifact.folder import verify_artifact
-from firth.report import demo, demo_tasks
-from firth.report.demo import Line
-from firth.report.demo_tasks import Tuning
+from firth.report import demo
+from firth.report.demo import DemoModel, DemoTask
 from firth.text.oracle import MARKOV_WORDS
 from tests.command import Outcome, firth
 
@@ -19,16 +18,18 @@ from tests.command import Outcome, firth
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quick corpus and two tokenizers instead of six."""
     monkeypatch.setattr(demo, "CORPUS", "builtin:oracle-markov1")
-    monkeypatch.setattr(demo, "TOKENIZERS", (Line("words"), Line("chars")))
-    monkeypatch.setattr(demo, "VECTORS", (Line("skipgram", ("epochs=1",)),))
-    monkeypatch.setattr(demo, "ASKED", ("ba", "nowhere"))
-    few = ("encoder.width=16", "embedding.width=16", "encoder.heads=2", "encoder.inner=32", "encoder.layers=1")
-    monkeypatch.setattr(demo, "NETS", (Line("bert", (*few, "rows.length=32"), "words", budget="3ktok"),))
+    monkeypatch.setattr(demo, "TOKENIZERS", (DemoModel("words"), DemoModel("chars")))
+    monkeypatch.setattr(demo, "VECTORS", (DemoModel("skipgram", ("epochs=1",)),))
+    monkeypatch.setattr(demo, "NEIGHBOURS_OF", ("ba", "nowhere"))
+    few = ("encoder.width=16", "embedding.width=16", "encoder.heads=2", "encoder.ffn_width=32", "encoder.layers=1")
+    monkeypatch.setattr(demo, "NETS", (DemoModel("bert", (*few, "sequence.length=32"), "words", budget="3ktok"),))
     monkeypatch.setattr(demo, "CONTEXTS", ("ba", "ta ba ta.", "di ba ko."))
     monkeypatch.setattr(demo, "_PSEUDO", 20)
-    monkeypatch.setattr(demo_tasks, "TUNINGS", (Tuning("tag", "bert-words", settings=("learning.epochs=1",)),))
-    monkeypatch.setattr(demo_tasks, "EXAMPLES", (16, 8))
-    monkeypatch.setattr(demo, "MODELS", (Line("unigram", tokenizer="words"), Line("unigram", tokenizer="chars")))
+    monkeypatch.setattr(demo, "TASKS", (DemoTask("tag", "bert-words", settings=("learning.epochs=1",)),))
+    monkeypatch.setattr(demo, "TASK_EXAMPLES", (16, 8))
+    monkeypatch.setattr(
+        demo, "MODELS", (DemoModel("unigram", tokenizer="words"), DemoModel("unigram", tokenizer="chars"))
+    )
 
 
 def run(out: Path) -> Outcome:
@@ -50,17 +51,17 @@ def test_it_trains_compares_and_reports(tmp_path: Path) -> None:
     (vectors,) = report["vectors"]["runs"]
     assert list(vectors["neighbours"]) == ["ba"]
     assert {word for word, _ in vectors["neighbours"]["ba"]} <= set(MARKOV_WORDS) | {"."}
-    assert "Words as vectors" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Word vectors" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     (net,) = report["nets"]["runs"]
     assert net["parameters"] > 100
     assert net["curve"][-1][0] == net["tokens"]
     (context,) = report["nets"]["contexts"]
     assert [len(one["neighbours"]) for one in context["rows"]] == [4, 4]
-    assert "How networks learnt" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Training of networks" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     (task,) = report["tasks"]
     assert task["metric"] == "entity_f1"
     assert 0 <= task["interval"][0] <= task["value"] <= task["interval"][1] <= 1
-    assert "What they can be taught" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Fine-tuning" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert report["oracle"]["runs"][0]["bits_per_byte"] > report["oracle"]["entropy_per_byte"]
     assert run(tmp_path / "out").json["runs"][0]["digest"] == report["runs"][0]["digest"]
 

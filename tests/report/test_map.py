@@ -1,4 +1,4 @@
-"""The map of words: deterministic, well-formed, and words that are alike lie together."""
+"""The word map: deterministic, well-formed, and similar words lie together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from firth.errors import AbilityError
-from firth.report.map import _place_labels, word_map
+from firth.report.map import WordMap, place_labels, word_map
 from firth.vectors.model import VectorModel
 from tests.vectors.small_models import small_model
 
@@ -17,29 +17,29 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def two_groups() -> VectorModel:
     random = np.random.default_rng(0)
-    groups = [[5, 0, 0], [0, 5, 0]]
+    centres = [[5, 0, 0], [0, 5, 0]]
     words = [
-        *(f"cat{letter}" for letter in "abcdefghij"),
+        *(f"cat{character}" for character in "abcdefghij"),
         *(f"足{sign}" for sign in "一二三四五六七八九十"),
         "<b>",
         "3",
     ]
-    rows = [groups[number // 10 % 2] + 0.3 * random.standard_normal(3) for number in range(len(words))]
+    rows = [centres[number // 10 % 2] + 0.3 * random.standard_normal(3) for number in range(len(words))]
     return small_model(words, rows)
 
 
-def test_words_that_are_alike_lie_together() -> None:
+def test_similar_words_lie_together() -> None:
     drawn = word_map(two_groups(), count=20)
     assert len(drawn.words) == 20
-    assert drawn.places.min() == 0
-    assert drawn.places.max() == 1
-    one, two = drawn.places[:10], drawn.places[10:]
+    assert drawn.positions.min() == 0
+    assert drawn.positions.max() == 1
+    one, two = drawn.positions[:10], drawn.positions[10:]
     apart = np.linalg.norm(one.mean(axis=0) - two.mean(axis=0))
     assert apart > 2 * max(np.linalg.norm(part - part.mean(axis=0), axis=1).mean() for part in (one, two))
-    assert drawn.groups == [0] * 10 + [1] * 10
+    assert drawn.clusters == [0] * 10 + [1] * 10
 
 
-def test_the_same_map_every_time() -> None:
+def test_maps_are_deterministic() -> None:
     assert word_map(two_groups()).svg() == word_map(two_groups()).svg()
 
 
@@ -52,17 +52,17 @@ def test_the_drawing_is_well_formed_and_escaped() -> None:
     assert 'lang="zh"' in drawn.svg()
     assert "var(--c0, " in drawn.svg()
     assert drawn.figure().count("<svg") == 2
-    assert drawn.to_json()["words"] == drawn.words
+    assert WordMap.from_json(drawn.to_json()).words == drawn.words
 
 
-def test_frequent_words_are_those_with_letters() -> None:
+def test_frequent_words_have_an_alphabetic_character() -> None:
     assert word_map(two_groups()).words == two_groups().words[5:26]
 
 
 def test_labels_do_not_overlap() -> None:
     points = np.random.default_rng(0).uniform(50, 350, (300, 2))
     words = ["word", "语言文字", "a"] * 100
-    boxes = np.array([label.box for label in _place_labels(points, words, 400, 400)])
+    boxes = np.array([label.box for label in place_labels(points, words, 400, 400)])
     assert 20 < len(boxes) < 300
     for number, (left, top, right, bottom) in enumerate(boxes):
         others = np.delete(boxes, number, axis=0)
@@ -81,7 +81,7 @@ def test_too_few_words_are_refused(words: list[str]) -> None:
 def test_three_words_can_be_drawn() -> None:
     assert len(word_map(two_groups(), ["cata", "catb", "足一"]).words) == 3
     flat = word_map(small_model(["a", "b", "c", "d"], [[1], [-1], [1], [-1]]))
-    assert np.isfinite(flat.places).all()
+    assert np.isfinite(flat.positions).all()
 
 
 def test_equal_words_have_no_map() -> None:

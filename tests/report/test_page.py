@@ -76,7 +76,7 @@ REPORT: dict[str, Any] = {
             "bytes_per_token": 3.75,
             "tokens_per_word": 1.25,
             "unknown_share": 0.01,
-            "examples": [{"text": "unlikely", "tokens": ["un", "##likely"], "starts": [True, False]}],
+            "examples": [{"text": "unlikely", "tokens": ["un", "##likely"], "word_starts": [True, False]}],
         }
     ],
 }
@@ -91,7 +91,7 @@ NEEDS = {
 
 
 class Page(HTMLParser):
-    """A page taken apart: sections, text, attributes, and tags that were left open."""
+    """A parsed page: sections, text, attributes, and tags that were not closed."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ def html() -> str:
     return render_page(REPORT)
 
 
-def test_all_sections_stand_in_order_and_are_linked(html: str) -> None:
+def test_sections_are_ordered_and_linked(html: str) -> None:
     page = Page(html)
     assert page.sections == [*NEEDS, "provenance"]
     assert [value for tag, name, value in page.attributes if name == "href"] == [f"#{name}" for name in page.sections]
@@ -166,7 +166,7 @@ def test_the_header_shows_what_there_is(key: str, html: str) -> None:
 def test_runs_with_nothing_but_a_name_and_a_score() -> None:
     page = render_page({"title": "x", "runs": [{"name": "only", "bits_per_byte": 2.0}]})
     assert Page(page).sections == ["bits", "runs"]
-    assert "25.0\u00a0% of its space" in page
+    assert "25.0\u00a0% of its size" in page
 
 
 def test_runs_without_a_score_are_not_in_the_chart() -> None:
@@ -246,13 +246,13 @@ def test_families_have_a_legend(html: str) -> None:
     assert re.findall(r'dot c(\d)"></i>(\w+)</li>', section(html, "bits")) == [("0", "counts"), ("2", "nets")]
 
 
-def test_the_gap_to_the_optimum_is_told() -> None:
+def test_the_gap_to_the_entropy_is_shown() -> None:
     text = Page(render_page({"title": "x", "oracle": REPORT["oracle"]})).text
     assert "1.250 bits per byte" in text
-    assert "Nearest is quick , 0.250 bits above it." in text
-    assert "perfect model 1.250" in text
+    assert "The closest is quick , 0.250 bits above it." in text
+    assert "entropy 1.250" in text
     lucky = {**REPORT["oracle"], "runs": [{"name": "lucky", "bits_per_byte": 1.0}]}
-    assert "Nearest is lucky , 0.250 bits below it." in Page(render_page({"title": "x", "oracle": lucky})).text
+    assert "The closest is lucky , 0.250 bits below it." in Page(render_page({"title": "x", "oracle": lucky})).text
 
 
 def test_numbers_that_are_not_finite_are_shown_as_signs() -> None:
@@ -276,7 +276,7 @@ def test_samples_are_quoted_with_their_language_and_many_are_folded(html: str) -
     assert "32 more" in folded
 
 
-def test_what_was_run_can_be_checked(html: str) -> None:
+def test_provenance_of_runs(html: str) -> None:
     origins = section(html, "provenance")
     assert f'<code title="{"0123456789abcdef" * 4}">0123456789ab</code>' in origins
     for shown in ("delta=0.5", "no limit", "1.5 s", "20,000", "<b>0.1.0</b>", "<b>Linux</b>"):
@@ -292,7 +292,7 @@ def test_the_corpus_is_described() -> None:
     assert "Problems found None." in Page(render_page({"title": "x", "corpus": clean})).text
 
 
-def test_examples_of_all_tokenizers_stand_under_their_sentence() -> None:
+def test_examples_of_all_tokenizers_are_grouped_by_text() -> None:
     first = REPORT["tokenizers"][0]
     other = {**first, "name": "chars", "examples": [{"text": "unlikely", "tokens": list("unlikely")}]}
     html = section(render_page({"title": "x", "tokenizers": [first, other]}), "tokenizers")

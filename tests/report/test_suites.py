@@ -1,4 +1,4 @@
-"""Measures of vectors: by hand, and as gensim measures them."""
+"""Evaluation of vectors: by hand, and compared with gensim."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PAIRS = "tiger\tcat\t6\ncar\tTrain\t7.5\ncat\tcar\t1\nzebra\tcat\t5\nparis\tthe\
 def test_word_pairs(model: VectorModel, tmp_path: Path, head: str, name: str) -> None:
     report = evaluate_words(model, [write(tmp_path / name, head + PAIRS)])
     assert (report["pairs"], report["covered"], report["missing"]) == (5, 4, ["zebra"])
-    assert report["spearman"] == pytest.approx(0.8), "tiger-cat and car-train change places"
+    assert report["spearman"] == pytest.approx(0.8), "tiger-cat and car-train are swapped"
     low, high = report["spearman_interval"]
     assert low < 0.8 < high
     assert (report["ties"], report["ties_of_people"]) == (0, 0)
@@ -174,8 +174,8 @@ def test_gensim_measures_the_same_pairs(tmp_path: Path) -> None:
     vectors = random.standard_normal((80, 6)).astype(np.float32)
     peer = KeyedVectors(6)
     peer.add_vectors(words, vectors)
-    places = random.permutation(79 * 80 // 2)[:200]  # no pair twice, and no word with itself: rounding breaks such ties
-    ones, twos = (part[places].tolist() for part in np.triu_indices(80, 1))
+    chosen = random.permutation(79 * 80 // 2)[:200]  # no pair twice, and no word with itself: rounding breaks such ties
+    ones, twos = (part[chosen].tolist() for part in np.triu_indices(80, 1))
     scores = random.integers(0, 20, 200).tolist()
     names = [f"{words[a].upper()}\t{words[b]}\t{c}" for a, b, c in zip(ones, twos, scores, strict=True)]
     path = write(tmp_path / "pairs.tsv", "\n".join([*names, "w1x\tmissing\t3"]) + "\n")
@@ -207,6 +207,8 @@ def test_words_in_context_of_several_senses(tmp_path: Path) -> None:
     asked: list[tuple[str, ...]] = []
 
     class Senses(VectorModel):
+        names = WORDS
+
         def similarity_in_context(self, one: str, before: str, two: str, after: str) -> float:
             asked.append((one, before, two, after))
             return -len(asked)
@@ -221,7 +223,7 @@ def test_words_in_context_of_several_senses(tmp_path: Path) -> None:
 
 
 class Counting:
-    """Texts as the counts of the letters a and b."""
+    """Texts as the counts of the characters a and b."""
 
     def __init__(self, sparse: bool) -> None:
         self.sparse = sparse
@@ -238,7 +240,7 @@ def labelled(path: Path, wrong: int) -> Path:
 
 
 @pytest.mark.parametrize("kind", [True, False])
-def test_a_probe_learns_what_can_be_told(tmp_path: Path, kind: bool) -> None:
+def test_a_probe_is_cross_validated(tmp_path: Path, kind: bool) -> None:
     report = evaluate_probe(Counting(kind), [labelled(tmp_path / "train.tsv.gz", 6)])
     assert (report["rows"], report["tested"], report["classes"], report["folds"]) == (66, 66, 2, 5)
     assert report["accuracy"] == pytest.approx(60 / 66)
@@ -284,7 +286,7 @@ def test_models_without_vectors_are_refused(tmp_path: Path) -> None:
         evaluate_probe(object(), [path])
 
 
-def test_labels_that_cannot_be_learnt_are_refused(tmp_path: Path) -> None:
+def test_too_few_labels_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="one label"):
         evaluate_probe(Counting(False), [write(tmp_path / "a", "label\ttext_a\nx\ta\nx\tb\n")])
     with pytest.raises(CorpusError, match="fewer than 5"):

@@ -1,4 +1,4 @@
-"""Where a fine-tuned model errs: exact numbers of hand-made answers, the page, and the command."""
+"""Error analysis: exact numbers of hand-made predictions, the page, and the command."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from firth.apply.solve import answer_task, without_answer
+from firth.apply.predict import predict_labelled, without_labels
 from firth.fit.finetune import finetune
 from firth.fit.train import train
-from firth.report.task_page import render_task_page
-from firth.report.task_report import analyse, excerpt, most_frequent, rare_words, read_sizes
+from firth.metrics.measure import label_table, measure
+from firth.report.task_report import analyse, excerpt, most_frequent, rare_words, read_sizes, render_task_page
 from firth.tasks.examples import (
     Answer,
     ChoiceExample,
@@ -22,7 +22,6 @@ from firth.tasks.examples import (
     TagExample,
     TextExample,
 )
-from firth.tasks.metrics import label_table, measure
 from firth.text.corpus import read_corpus
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.train import train_tokenizer
@@ -56,7 +55,7 @@ def classified() -> dict[str, Any]:
 
 def test_labels_by_hand() -> None:
     found = classified()
-    assert found["score"] == {"name": "share that is right", "mean": 0.5, "best": 1.0}
+    assert found["score"] == {"name": "accuracy", "mean": 0.5, "best": 1.0}
     assert found["confusion"] == {"labels": ["0", "1"], "counts": [[1, 1], [1, 1]], "others": 0}
     assert found["labels"]["by_label"]["1"] == {
         "precision": 0.5,
@@ -85,7 +84,7 @@ def test_length_and_rare_words_by_hand() -> None:
     ]
 
 
-def test_shares_of_rare_words_are_rounded_up() -> None:
+def test_percentages_of_rare_words_are_rounded_up() -> None:
     examples = [labelled("zebra" + " good" * known, "1", 1) for known in (19, 18)]
     answers = [{"label": "1", "probability": 0.9}, {"label": "0", "probability": 0.9}]
     assert analyse("classify", examples, answers, WORDS)["by_rare"] == [
@@ -96,7 +95,7 @@ def test_shares_of_rare_words_are_rounded_up() -> None:
 
 def test_several_labels() -> None:
     examples = [TextExample("a", None, labels) for labels in (("x", "y"), (), ("y",))]
-    answers = [{"labels": told, "probabilities": {}} for told in (["x"], [], ["x"])]
+    answers = [{"labels": labels, "probabilities": {}} for labels in (["x"], [], ["x"])]
     found = analyse("classify", examples, answers, WORDS)
     assert found["score"]["mean"] == pytest.approx((2 / 3 + 1 + 0) / 3)
     assert found["confusion"] is None
@@ -116,7 +115,7 @@ def test_several_labels() -> None:
 def test_numbers_are_worse_the_further_they_are() -> None:
     examples = [TextExample("a", "the", (label,)) for label in ("1.5", "2.0", "3")]
     found = analyse("pair", examples, [{"score": 1.0}, {"score": 4.0}, {"score": 3.0}], WORDS)
-    assert found["score"] == {"name": "distance from the right number", "mean": 2.5 / 3, "best": 0.0}
+    assert found["score"] == {"name": "absolute error", "mean": 2.5 / 3, "best": 0.0}
     assert [(one["gold"], one["predicted"], one["score"]) for one in found["errors"]] == [
         ("2.0", "4.000", 2.0),
         ("1.5", "1.000", 0.5),
@@ -128,7 +127,7 @@ def test_numbers_are_worse_the_further_they_are() -> None:
 def test_tags() -> None:
     sentence = TagExample(("Ann", "saw", "New", "York"), ("B-PER", "O", "B-LOC", "I-LOC"))
     found = analyse("tag", [sentence], [{"tags": ["B-PER", "O", "B-LOC", "O"], "probabilities": [0.9] * 4}], WORDS)
-    assert found["score"]["mean"] == 0.5  # one entity of two, and one of those told is right
+    assert found["score"]["mean"] == 0.5  # one entity of two is found, and one of two predictions is correct
     assert (found["errors"][0]["gold"], found["errors"][0]["predicted"]) == ("York/I-LOC", "York/O")
     assert found["labels"]["by_label"]["O"]["precision"] == 0.5
     plain = TagExample(("a", "b"), ("DET", "NOUN"))
@@ -148,7 +147,7 @@ def test_spans_choices_and_texts() -> None:
     none = SpanExample("the film is bad", "who", ())
     answers = [{"answer": "", "start": 0, "none": 1.0}, {"answer": "bad", "start": 12, "none": -3.0}]
     found = analyse("span", [span, none], answers, WORDS)
-    assert [one["gold"] for one in found["errors"]] == ["", "the film | film"], "of equals the surest first"
+    assert [one["gold"] for one in found["errors"]] == ["", "the film | film"], "of equals the most confident first"
     assert found["errors"][0]["text"] == "who\nthe film is bad"
     choice = ChoiceExample("a film", "it is", ("bad", "good"), 0)
     found = analyse("choice", [choice], [{"choice": 1, "text": "good", "probabilities": [0.25, 0.75]}], WORDS)
@@ -168,8 +167,7 @@ def test_spans_choices_and_texts() -> None:
 
 def test_rare_labels_are_one_row() -> None:
     gold = [label for number, label in enumerate("abcd") for _ in range(4 - number)]
-    told = ["a"] * len(gold)
-    found = most_frequent(label_table(gold, told), 2)
+    found = most_frequent(label_table(gold, ["a"] * len(gold)), 2)
     assert found == {"labels": ["a", "b"], "counts": [[4, 0, 0], [3, 0, 0], [3, 0, 0]], "others": 2}
     assert sum(map(sum, found["counts"])) == len(gold)
 
@@ -178,15 +176,15 @@ def test_rare_words_of_tokenizers() -> None:
     assert rare_words("我们", CHARS.encode("我们")) == (0, 1)
     assert rare_words("语们", CHARS.encode("语们"))[0] == 1
     assert rare_words("good", CHARS.encode("good"), characters=True) == (0, 1)
-    assert read_sizes([TextExample("good . zebra .")], WORDS) == ([4], [0.5]), "marks are no words"
+    assert read_sizes([TextExample("good . zebra .")], WORDS) == ([4], [0.5]), "punctuation is not a word"
     assert read_sizes([TextExample(".")], WORDS) == ([1], [0.0])
 
 
-def test_excerpts_hold_the_place() -> None:
+def test_excerpts_contain_the_position() -> None:
     text = " ".join(str(number) for number in range(1000, 1400))
-    for place in (0, 700, 1990):
-        found = excerpt(text, place)
-        assert text[place : place + 50] in found
+    for position in (0, 700, 1990):
+        found = excerpt(text, position)
+        assert text[position : position + 50] in found
         assert len(found) <= 602
 
 
@@ -200,11 +198,10 @@ def page(**changes: Any) -> str:
 def test_the_page_escapes_what_it_is_given() -> None:
     bad = "<script>alert('x')</script>"
     examples = [TextExample(f"{bad} film", None, (bad,), Origin(bad, 1))]
-    told = f"{bad}2"
-    found = analyse("classify", examples, [{"label": told, "probability": 0.5}], WORDS)
+    found = analyse("classify", examples, [{"label": f"{bad}2", "probability": 0.5}], WORDS)
     html = page(model=bad, file=bad, **found)
     assert "<script" not in html
-    assert html.count("&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;") >= 6
+    assert html.count("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;") >= 6
 
 
 def test_the_page_is_whole_and_the_same_each_time() -> None:
@@ -215,17 +212,17 @@ def test_the_page_is_whole_and_the_same_each_time() -> None:
     assert "0.500" in html
     assert "80.0\u00a0%" in html
     assert "http://" not in html.replace("http-equiv", "")
-    assert "All answers are right." in page(errors=[], wrong=0)
+    assert "All predictions are correct." in page(errors=[], wrong=0)
 
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("tuned")
-    given = [("1", "a good film"), ("0", "a bad film")] * 10
+    examples = [("1", "a good film"), ("0", "a bad film")] * 10
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FIRTH_CACHE", str(folder / "cache"))
         train("unigram", [["a good film", "a bad film"]], out=folder / "base", reload=False)
-        finetune(folder / "base", "classify", train=given, dev=given, out=folder / "m", threads=1)
+        finetune(folder / "base", "classify", train=examples, dev=examples, out=folder / "m", threads=1)
         yield folder / "m"
 
 
@@ -246,15 +243,15 @@ def test_the_command_writes_a_page(tuned: Path, tmp_path: Path) -> None:
     assert "report.html" in firth("evaluate", tuned, "task", file, "--out", tmp_path / "report.html").out
 
 
-def test_a_label_that_was_never_learnt(tuned: Path, tmp_path: Path) -> None:
+def test_an_unknown_label(tuned: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "test.tsv", "7\tgood film", "0\tbad film")
     outcome = firth("evaluate", tuned, "task", file, "-o", tmp_path / "r.html", "--json")
     assert outcome.json["accuracy"] == 0.5
-    assert "labels that were never learnt, so that whatever is said counts as wrong: 7\n" in outcome.err
+    assert "labels unknown to the model, for which every prediction counts as wrong: 7\n" in outcome.err
 
 
 @pytest.mark.parametrize(
-    ("example", "asked"),
+    ("example", "unlabelled"),
     [
         (TextExample("a", "b", ("x",)), TextExample("a", "b")),
         (TagExample(("a",), ("B",), False), TagExample(("a",), None, False)),
@@ -263,34 +260,34 @@ def test_a_label_that_was_never_learnt(tuned: Path, tmp_path: Path) -> None:
         (GenerateExample("a", "b"), GenerateExample("a")),
     ],
 )
-def test_models_are_asked_without_the_answer(example: Any, asked: Any) -> None:
-    assert without_answer(example) == asked
+def test_models_get_no_labels(example: Any, unlabelled: Any) -> None:
+    assert without_labels(example) == unlabelled
 
 
-class Curious:
-    """A model that notes what it is asked."""
+class RecordingModel:
+    """A model that records its inputs."""
 
-    task, fields = "classify", ()
+    task, columns = "classify", ()
 
     def __init__(self) -> None:
-        self.asked: list[TextExample] = []
+        self.inputs: list[TextExample] = []
 
     def stream(self, examples: Iterable[TextExample]) -> Iterator[dict[str, Any]]:
         for one in examples:
-            self.asked.append(one)
+            self.inputs.append(one)
             yield {"label": "1"}
 
-    def measure(self, *given: Any, **more: Any) -> dict[str, Any]:
+    def measure(self, *arguments: Any, **options: Any) -> dict[str, Any]:
         return {}
 
 
 def test_labels_reach_the_measure_but_not_the_model(tmp_path: Path) -> None:
-    model = Curious()
-    examples, answers = answer_task(model, write(tmp_path / "test.tsv", "1\tgood film"))
-    assert (model.asked[0].labels, examples[0].labels, answers) == (None, ("1",), [{"label": "1"}])
+    model = RecordingModel()
+    examples, answers = predict_labelled(model, write(tmp_path / "test.tsv", "1\tgood film"))
+    assert (model.inputs[0].labels, examples[0].labels, answers) == (None, ("1",), [{"label": "1"}])
 
 
-def test_bad_examples_are_left_out_if_so_wished(tuned: Path, tmp_path: Path) -> None:
+def test_bad_examples_can_be_skipped(tuned: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "test.tsv", "1\tgood film", "no label")
     outcome = firth("evaluate", tuned, "task", file, "-o", tmp_path / "r.html")
     assert (outcome.code, (tmp_path / "r.html").exists()) == (1, False)
@@ -299,7 +296,7 @@ def test_bad_examples_are_left_out_if_so_wished(tuned: Path, tmp_path: Path) -> 
     assert firth("evaluate", tuned, "task", file, "--skip-bad", "-o", tmp_path / "r.html", "--json").json["report"]
 
 
-def test_what_is_refused(tuned: Path, tmp_path: Path) -> None:
+def test_wrong_options_and_models_are_refused(tuned: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "test.tsv", "1\tgood film")
     other = firth("evaluate", tuned, "classify", file, "-o", tmp_path / "r.html")
     assert other.code == 1
@@ -320,9 +317,9 @@ def test_a_classifier_of_vectors_is_measured_like_a_fine_tuned_model(tmp_path: P
     ]
     train, test = write(tmp_path / "train.tsv", *lines), write(tmp_path / "test.tsv", *lines[:8], "0\tgood kind film")
     assert firth("train", "fasttext-classifier", train, "-o", tmp_path / "m").code == 0
-    told = firth("evaluate", tmp_path / "m", "task", test, "-o", tmp_path / "r.html", "--json").json
-    assert (told["task"], told["examples"], told["accuracy"]) == ("classify", 9, pytest.approx(8 / 9))
-    assert told["accuracy_interval"][0] < told["accuracy"] < told["accuracy_interval"][1]
+    found = firth("evaluate", tmp_path / "m", "task", test, "-o", tmp_path / "r.html", "--json").json
+    assert (found["task"], found["examples"], found["accuracy"]) == ("classify", 9, pytest.approx(8 / 9))
+    assert found["accuracy_interval"][0] < found["accuracy"] < found["accuracy_interval"][1]
     by_itself = firth("evaluate", tmp_path / "m", "classify", test, "--json").json
-    assert told["macro_f1"] == pytest.approx(by_itself["macro_f1"])
+    assert found["macro_f1"] == pytest.approx(by_itself["macro_f1"])
     assert "good kind film" in (tmp_path / "r.html").read_text(encoding="utf-8"), "the only error should be shown"

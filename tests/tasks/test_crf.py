@@ -1,4 +1,4 @@
-"""The conditional random field against the enumeration of all rows of labels."""
+"""The conditional random field against the enumeration of all label sequences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from firth.tasks.crf import Crf, legal_steps
+from firth.metrics.tags import fault_table
+from firth.tasks.tag import Crf, constraint_scheme
 
 BIO = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 BIOES = ["O", "B-X", "I-X", "E-X", "S-X"]
@@ -24,9 +25,9 @@ def make_crf(labels: list[str], constrained: bool, seed: int = 0) -> Crf:
     return crf
 
 
-def make_emissions(labels: int, seed: int = 1, places: int = 4) -> Tensor:
+def make_emissions(labels: int, seed: int = 1, length: int = 4) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return 2 * torch.randn(len(LENGTHS), places, labels, generator=generator, dtype=torch.double)
+    return 2 * torch.randn(len(LENGTHS), length, labels, generator=generator, dtype=torch.double)
 
 
 def is_legal(path: tuple[int, ...], labels: list[str]) -> bool:
@@ -45,8 +46,8 @@ def is_legal(path: tuple[int, ...], labels: list[str]) -> bool:
 
 def plain_score(crf: Crf, emissions: Tensor, path: tuple[int, ...]) -> Tensor:
     score = crf.start[path[0]] + crf.end[path[-1]]
-    for place, label in enumerate(path):
-        score = score + emissions[place, label]
+    for position, label in enumerate(path):
+        score = score + emissions[position, label]
     for one, two in itertools.pairwise(path):
         score = score + crf.between[one, two]
     return score
@@ -69,12 +70,12 @@ def test_partition_best_path_and_marginals_equal_enumeration(labels: list[str], 
         assert torch.allclose(partition[row], scores.logsumexp(0))
         expected = max(paths, key=lambda path: paths[path].item())
         found = crf.decode(emissions[row, :length].numpy())
-        assert tuple(found.labels.tolist()) == expected
-        shares = torch.zeros(length, len(labels), dtype=torch.double)
-        for path, share in zip(paths, scores.softmax(0), strict=True):
-            for place, label in enumerate(path):
-                shares[place, label] += share.detach()
-        assert found.chances.tolist() == pytest.approx([shares[at, label].item() for at, label in enumerate(expected)])
+        assert tuple(found[0].tolist()) == expected
+        marginal = torch.zeros(length, len(labels), dtype=torch.double)
+        for path, probability in zip(paths, scores.softmax(0), strict=True):
+            for position, label in enumerate(path):
+                marginal[position, label] += probability.detach()
+        assert found[1].tolist() == pytest.approx([marginal[at, label].item() for at, label in enumerate(expected)])
 
 
 def test_loss_is_the_sum_of_negative_log_probabilities() -> None:
@@ -88,7 +89,7 @@ def test_loss_is_the_sum_of_negative_log_probabilities() -> None:
     assert torch.allclose(crf.loss(emissions, labels, LENGTHS), expected)
 
 
-def test_padding_says_nothing() -> None:
+def test_padding_is_ignored() -> None:
     crf, emissions = make_crf(BIO, constrained=True), make_emissions(len(BIO))
     labels = torch.tensor([[1, 2, 0, 3], [0, -100, -100, -100], [3, 4, 4, -100], [0, 0, -100, -100]])
     padding = torch.arange(4) >= LENGTHS[:, None]
@@ -99,7 +100,7 @@ def test_padding_says_nothing() -> None:
         assert torch.allclose(alone[0], crf.log_partition(wild, LENGTHS)[row])
 
 
-def test_a_row_without_places_scores_nothing() -> None:
+def test_an_empty_sequence_scores_nothing() -> None:
     crf, emissions = make_crf(BIO, constrained=False), make_emissions(len(BIO))
     lengths, labels = torch.tensor([0, 4, 0, 1]), torch.zeros(4, 4, dtype=torch.long)
     assert crf.log_partition(emissions, lengths)[[0, 2]].tolist() == [0.0, 0.0]
@@ -107,7 +108,7 @@ def test_a_row_without_places_scores_nothing() -> None:
 
 
 def test_gradients() -> None:
-    crf, emissions = make_crf(["O", "B", "I"], constrained=True), make_emissions(3, places=3)
+    crf, emissions = make_crf(["O", "B", "I"], constrained=True), make_emissions(3, length=3)
     lengths, labels = torch.tensor([3, 1, 2, 3]), torch.tensor([[1, 2, 0], [0, 0, 0], [1, 1, 0], [0, 1, 2]])
 
     def loss(emissions: Tensor, start: Tensor, between: Tensor, end: Tensor) -> Tensor:
@@ -131,14 +132,14 @@ class _Loss(torch.nn.Module):
 
 def test_of_equal_paths_the_lowest_labels_win() -> None:
     crf = Crf(["a", "b", "c"])
-    assert crf.decode(np.zeros((5, 3))).labels.tolist() == [0] * 5
-    assert crf.decode(np.array([[1.0, 1.0, 0.0], [0.0, 2.0, 2.0]])).labels.tolist() == [0, 1]
+    assert crf.decode(np.zeros((5, 3)))[0].tolist() == [0] * 5
+    assert crf.decode(np.array([[1.0, 1.0, 0.0], [0.0, 2.0, 2.0]]))[0].tolist() == [0, 1]
 
 
-def test_probabilities_are_told_even_where_every_row_of_labels_breaks_the_rules() -> None:
+def test_probabilities_are_finite_if_every_path_is_forbidden() -> None:
     found = Crf(["B", "E"], constrained=True).decode(np.array([[0.0, 0.0]]))  # a word of one character has no label
-    assert found.labels.size == 1
-    assert found.chances.tolist() == pytest.approx([0.5])
+    assert found[0].size == 1
+    assert found[1].tolist() == pytest.approx([0.5])
 
 
 def test_gold_labels_against_the_rules_cost_much_but_not_without_bound() -> None:
@@ -153,18 +154,17 @@ def test_gold_labels_against_the_rules_cost_much_but_not_without_bound() -> None
 
 
 @pytest.mark.parametrize("labels", [BIO, BIOES, ["B", "M", "E", "S"], ["B", "I"], ["O", "B-a-b", "I-a-b", "I-a"]])
-def test_legal_steps_are_those_of_a_reading_word_by_word(labels: list[str]) -> None:
-    start, between, end = legal_steps(labels)
+def test_allowed_transitions_are_those_of_a_reading_word_by_word(labels: list[str]) -> None:
+    legal = ~fault_table(labels, constraint_scheme(labels))
     spelled = [label.replace("M", "I") for label in labels]
     for path in itertools.product(range(len(labels)), repeat=4):
-        allowed = bool(start[path[0]]) and bool(end[path[-1]])
-        allowed = allowed and all(bool(between[one, two]) for one, two in itertools.pairwise(path))
+        allowed = all(legal[one, two] for one, two in itertools.pairwise((-1, *path, -1)))
         assert allowed == is_legal(path, spelled), [labels[code] for code in path]
 
 
 @pytest.mark.parametrize("labels", [["NOUN", "VERB", "I-X"], ["M", "NN"], ["O", "O-X"], []])
-def test_labels_of_other_forms_can_take_every_step(labels: list[str]) -> None:
-    assert all(bool(steps.all()) for steps in legal_steps(labels))
+def test_labels_of_other_forms_have_all_transitions(labels: list[str]) -> None:
+    assert not fault_table(labels, constraint_scheme(labels)).any()
 
 
 def test_rules_are_not_saved_as_parameters() -> None:

@@ -1,4 +1,4 @@
-"""What stands between states and answers, by hand-worked numbers."""
+"""Task heads and input sequences against numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ import pytest
 import torch
 
 from firth.nets.batch import Batch
-from firth.tasks.frame import Frame, places_in, shorten, trimmed
-from firth.tasks.head import Reading, ScalarMix, pool, spread
-from firth.tasks.rows import Row, pack
+from firth.tasks.head import HeadEncoder, ScalarMix, pad_groups, pool
+from firth.tasks.sequences import (
+    InputSequence,
+    SequenceBuilder,
+    original_offsets,
+    pack,
+    truncated_lengths,
+    without_leading_spaces,
+)
 from firth.text.corpus import read_corpus
 from firth.tokens.build import open_tokens
 from firth.tokens.recipe import TokenizerRecipe
@@ -36,17 +42,17 @@ def test_pooling_over_groups() -> None:
 
 
 def test_values_of_groups_stand_side_by_side() -> None:
-    rows, held = spread(torch.tensor([7, 8, 9]), torch.tensor([0, 2, 2]), 3)
+    rows, held = pad_groups(torch.tensor([7, 8, 9]), torch.tensor([0, 2, 2]), 3)
     assert rows.tolist() == [[7, 0], [0, 0], [8, 9]]
     assert held.tolist() == [[True, False], [False, False], [True, True]]
 
 
 def test_an_encoder_of_both_directions_sees_its_own_part_alone() -> None:
     torch.manual_seed(0)
-    reading = Reading("lstm", 4, 6, 0.0).eval()
+    reading = HeadEncoder("lstm", 4, 6, 0.0).eval()
     entered = torch.randn(1, 5, 4)
     parts = torch.tensor([[0, 0, 0, 1, 1]])
-    batch = Batch(parts, parts == 0, parts=parts)
+    batch = Batch(parts, parts == 0, sequence_ids=parts)
     whole = reading(entered, batch, None)
     changed = entered.clone()
     changed[0, 3:] = 0
@@ -58,55 +64,58 @@ def test_an_encoder_of_both_directions_sees_its_own_part_alone() -> None:
     assert not torch.equal(reading(changed, batch, None)[0, 0], whole[0, 0]), "the backward half reads what follows"
 
 
-def test_packing_keeps_marks_in_the_order_of_the_rows() -> None:
-    rows = [Row(np.array([2] + [9] * length + [3]), marks={"places": np.array([length])}) for length in (1, 5, 2)]
+def test_packing_keeps_labels_in_order() -> None:
+    rows = [
+        InputSequence(np.array([2] + [9] * length + [3]), labels={"positions": np.array([length])})
+        for length in (1, 5, 2)
+    ]
     batch = pack(rows, 5)
     assert batch.shape == (2, 7)
-    assert [int(batch.ids.flatten()[place]) for place in batch.marks["places"]] == [9, 9, 9]
-    assert batch.positions is not None
-    assert [int(batch.positions.flatten()[place]) for place in batch.marks["places"]] == [1, 5, 2]
-    assert batch.marks["groups"].tolist() == [0, 1, 2]
+    assert [int(batch.ids.flatten()[place]) for place in batch.labels["positions"]] == [9, 9, 9]
+    assert batch.position_ids is not None
+    assert [int(batch.position_ids.flatten()[place]) for place in batch.labels["positions"]] == [1, 5, 2]
+    assert batch.labels["groups"].tolist() == [0, 1, 2]
     assert batch.tokens == 8
 
 
-def test_rows_of_the_same_length_are_whole() -> None:
-    batch = pack([Row(np.array([2, 9, 3])), Row(np.array([2, 8, 3]))], 5)
-    assert batch.parts is None
-    assert batch.positions is None
+def test_sequences_of_the_same_length_are_not_packed() -> None:
+    batch = pack([InputSequence(np.array([2, 9, 3])), InputSequence(np.array([2, 8, 3]))], 5)
+    assert batch.sequence_ids is None
+    assert batch.position_ids is None
 
 
-@pytest.mark.parametrize(("first", "second", "room"), [(10, 3, 8), (3, 10, 8), (10, 10, 9), (2, 3, 9), (1, 20, 5)])
-def test_texts_that_are_too_long_lose_the_longer_ones_end(first: int, second: int, room: int) -> None:
-    one, two = shorten(first, second, room)
-    assert one + two == min(first + second, room)
+@pytest.mark.parametrize(("first", "second", "capacity"), [(10, 3, 8), (3, 10, 8), (10, 10, 9), (2, 3, 9), (1, 20, 5)])
+def test_texts_that_are_too_long_lose_the_longer_ones_end(first: int, second: int, capacity: int) -> None:
+    one, two = truncated_lengths(first, second, capacity)
+    assert one + two == min(first + second, capacity)
     assert one <= first
     assert two <= second
     if one < first and two < second:
         assert abs(one - two) <= 1
 
 
-def frame(**changes: object) -> Frame:
+def builder(**changes: object) -> SequenceBuilder:
     tokenizer, _ = open_tokens(TokenizerRecipe(model="words", min_count=1), read_corpus([["a b c d e f"]]))
-    return Frame(small(), tokenizer)
+    return SequenceBuilder(small(), tokenizer)
 
 
 def test_a_causal_network_reads_start_delimiter_and_extract() -> None:
-    made = frame()
+    made = builder()
     first, second = made.encode(["a b", "c"])
-    assert made.row(first, second).ids.tolist() == [2, *first, 4, *second, 3]
-    assert made.row(first).ids.tolist() == [2, *first, 3]
-    assert made.cut == 0
+    assert made.build(first, second).ids.tolist() == [2, *first, 4, *second, 3]
+    assert made.build(first).ids.tolist() == [2, *first, 3]
+    assert made.truncated == 0
     long = made.encode(["a " * 40])[0]
-    assert made.row(long).ids.size == 16
-    assert made.cut == 1
+    assert made.build(long).ids.size == 16
+    assert made.truncated == 1
 
 
-def test_places_of_a_text_with_more_spaces() -> None:
-    assert places_in("我爱北京", "我 爱 北京").tolist() == [0, 1, 1, 2, 2, 3, 4]
-    assert trimmed("ab cd", np.array([[0, 2], [2, 5]])).tolist() == [[0, 2], [3, 5]]
+def test_offsets_of_a_text_with_inserted_spaces() -> None:
+    assert original_offsets("我爱北京", "我 爱 北京").tolist() == [0, 1, 1, 2, 2, 3, 4]
+    assert without_leading_spaces("ab cd", np.array([[0, 2], [2, 5]])).tolist() == [[0, 2], [3, 5]]
 
 
-def test_work_of_a_head_by_hand() -> None:
+def test_flops_of_a_head_by_hand() -> None:
     """Both directions: 4 gates of 3 cells over 5 inputs and 3 states; windows: 6 units over 5 words of 5 inputs."""
-    assert Reading("lstm", 5, 6, 0.0).work(7) == 2 * 2 * 4 * 3 * (5 + 3)
-    assert Reading("cnn", 5, 6, 0.0).work(7) == 2 * 6 * 5 * 5
+    assert HeadEncoder("lstm", 5, 6, 0.0).flops(7) == 2 * 2 * 4 * 3 * (5 + 3)
+    assert HeadEncoder("cnn", 5, 6, 0.0).flops(7) == 2 * 6 * 5 * 5

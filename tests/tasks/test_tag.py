@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from firth.artifact.folder import open_artifact
-from firth.artifact.formats.huggingface_tasks import form_of
+from firth.artifact.formats.huggingface_tasks import head_class_of
 from firth.artifact.models import load
 from firth.errors import AbilityError, RecipeError
 from firth.fit.finetune import finetune
@@ -19,10 +19,9 @@ from firth.fit.train import train
 from firth.nets.network import Vocabulary
 from firth.recipes.nets import gpt, gpt2
 from firth.tasks.examples import TagExample
-from firth.tasks.frame import Frame
 from firth.tasks.recipe import TaskRecipe
-from firth.tasks.rows import PLACES
-from firth.tasks.tag import INSIDE, WORDS, Tag, lay, words_inside
+from firth.tasks.sequences import POSITIONS, SequenceBuilder
+from firth.tasks.tag import WORD_IN_TOKEN, WORDS, TagTask, align, find_words_per_token
 from firth.tokens.tokenizer import Tokenizer
 
 SENTENCES = ("我们在北京工作", "他们在上海工作", "我们喜欢上海", "他们喜欢北京")
@@ -48,7 +47,7 @@ def item(text: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
     folder = tmp_path_factory.mktemp("models")
-    small = ["embedding.width=16", "encoder.width=16", "encoder.inner=64", "encoder.layers=1", "encoder.heads=2"]
+    small = ["embedding.width=16", "encoder.width=16", "encoder.ffn_width=64", "encoder.layers=1", "encoder.heads=2"]
     settings = {
         "skipgram": ["tokenizer.min_count=1", "dimension=16", "epochs=1"],
         "gpt": ["tokenizer=words", "tokenizer.min_count=1", *small],
@@ -68,58 +67,60 @@ def tokenizer(models: dict[str, Path]) -> Tokenizer:
     return found
 
 
-def frame(tokenizer: Tokenizer, length: int = 64) -> Frame:
+def builder(tokenizer: Tokenizer, length: int = 64) -> SequenceBuilder:
     recipe = gpt().with_tokenizer(tokenizer.recipe)
-    return Frame(replace(recipe, rows=replace(recipe.rows, length=length)), tokenizer)
+    return SequenceBuilder(replace(recipe, sequence=replace(recipe.sequence, length=length)), tokenizer)
 
 
-def test_characters_stand_in_the_tokens_of_their_words(tokenizer: Tokenizer) -> None:
-    laid = lay(characters(SEVERAL), frame(tokenizer), whole=True)
+def test_characters_are_aligned_to_tokens(tokenizer: Tokenizer) -> None:
+    laid = align(characters(SEVERAL), builder(tokenizer), whole=True)
     assert [tokenizer.vocabulary[one] for one in laid.ids.tolist()] == ["我们", "在", "北京", "工作"]
-    assert laid.places.tolist() == [0, 0, 1, 2, 2, 3, 3]
+    assert laid.first_tokens.tolist() == [0, 0, 1, 2, 2, 3, 3]
     assert laid.ranks.tolist() == [0, 1, 0, 0, 1, 0, 1]
 
 
 def test_words_one_by_one_have_tokens_of_their_own(tokenizer: Tokenizer) -> None:
-    laid = lay(TagExample(("我们", "在", "\u3000", "北京"), spaced=False), frame(tokenizer), whole=False)
-    assert laid.places.tolist() == [0, 1, 2, 3]
+    laid = align(TagExample(("我们", "在", "\u3000", "北京"), spaced=False), builder(tokenizer), whole=False)
+    assert laid.first_tokens.tolist() == [0, 1, 2, 3]
     assert not laid.ranks.any()
     assert laid.ids.size == 4
 
 
 def test_only_what_is_smaller_than_tokens_is_read_as_a_whole(tokenizer: Tokenizer) -> None:
     every = [characters(one) for one in SENTENCES]
-    assert words_inside(every, frame(tokenizer)) == 2
+    assert find_words_per_token(every, builder(tokenizer)) == 2
     words = [TagExample(("我们", "在", "北京", "工作"), spaced=False)]
-    assert words_inside(words, frame(tokenizer)) == 1
-    assert words_inside([TagExample(tuple("ab cd"))], frame(tokenizer)) == 1
-    assert words_inside([TagExample((), spaced=False)], frame(tokenizer)) == 1
+    assert find_words_per_token(words, builder(tokenizer)) == 1
+    assert find_words_per_token([TagExample(tuple("ab cd"))], builder(tokenizer)) == 1
+    assert find_words_per_token([TagExample((), spaced=False)], builder(tokenizer)) == 1
 
 
 @pytest.mark.parametrize("length", [4, 5, 8, 64])
-def test_each_character_is_told_once_however_short_rows_are(tokenizer: Tokenizer, length: int) -> None:
+def test_each_character_is_labelled_once_whatever_the_length(tokenizer: Tokenizer, length: int) -> None:
     text = "".join(SENTENCES)
-    cut = frame(tokenizer, length)
-    recipe = TaskRecipe(task="tag", network=cut.recipe, labels=("B-CITY", "I-CITY", "O"), spaced=False, inside=2)
-    task = Tag(recipe, Vocabulary(tokenizer.vocabulary, np.ones(len(tokenizer), dtype=np.int64)))
-    laid = lay(characters(text), cut, whole=True)
-    told: list[int] = []
-    for row in task.rows([characters(text)], cut)[0]:
+    cut = builder(tokenizer, length)
+    recipe = TaskRecipe(
+        task="tag", network=cut.recipe, labels=("B-CITY", "I-CITY", "O"), spaced=False, words_per_token=2
+    )
+    task = TagTask(recipe, Vocabulary(tokenizer.vocabulary, np.ones(len(tokenizer), dtype=np.int64)))
+    laid = align(characters(text), cut, whole=True)
+    labelled: list[int] = []
+    for row in task.sequences([characters(text)], cut)[0]:
         assert row.ids.size <= length
-        words = row.marks[WORDS]
-        assert np.array_equal(row.ids[row.marks[PLACES]], laid.ids[laid.places[words]])
-        assert np.array_equal(row.marks[INSIDE], laid.ranks[words])
-        told += words.tolist()
-    assert told == list(range(len(text)))
+        words = row.labels[WORDS]
+        assert np.array_equal(row.ids[row.labels[POSITIONS]], laid.ids[laid.first_tokens[words]])
+        assert np.array_equal(row.labels[WORD_IN_TOKEN], laid.ranks[words])
+        labelled += words.tolist()
+    assert labelled == list(range(len(text)))
 
 
 @pytest.mark.parametrize("name", ["skipgram", "gpt"])
 def test_characters_in_one_token_have_tags_of_their_own(name: str, models: dict[str, Path], tmp_path: Path) -> None:
     given = [item(one) for one in SENTENCES]
-    settings = ["head.encoder=none", "head.dropout=0", "learning.epochs=150", "learning.batch=4", "learning.rate=0.01"]
+    settings = ["head.encoder=none", "head.dropout=0", "learning.epochs=150", "learning.batch=4", "learning.lr=0.01"]
     tuned = finetune(models[name], "tag", train=given, dev=given, out=tmp_path / "m", settings=settings, threads=1)
     manifest = open_artifact(tmp_path / "m").manifest
-    assert manifest.recipe["inside"] == 2
+    assert manifest.recipe["words_per_token"] == 2
     assert manifest.metrics["dev"]["entity_f1"] == 1.0
     asked = [list(SEVERAL), list(SENTENCES[3])]
     found = load(tmp_path / "m").predict(asked)
@@ -128,11 +129,11 @@ def test_characters_in_one_token_have_tags_of_their_own(name: str, models: dict[
 
 
 def test_what_others_have_no_class_for_is_not_exported() -> None:
-    with pytest.raises(AbilityError, match="--set inside=1"):
-        form_of(TaskRecipe(task="tag", network=gpt2(), inside=2))
-    assert form_of(TaskRecipe(task="tag", network=gpt2())).architecture == "GPT2ForTokenClassification"
+    with pytest.raises(AbilityError, match="--set words_per_token=1"):
+        head_class_of(TaskRecipe(task="tag", network=gpt2(), words_per_token=2))
+    assert head_class_of(TaskRecipe(task="tag", network=gpt2())).architecture == "GPT2ForTokenClassification"
 
 
 def test_a_token_holds_at_least_one_word() -> None:
-    with pytest.raises(RecipeError, match="inside=0 must be from 1 to 100"):
-        TaskRecipe(task="tag", inside=0)
+    with pytest.raises(RecipeError, match="words_per_token=0 must be from 1 to 100"):
+        TaskRecipe(task="tag", words_per_token=0)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firth.errors import CorpusError
-from firth.text.builtin import builtin_documents, builtin_names, entropy_of
-from firth.text.oracle import oracle_source
+from firth.text.oracle import builtin_documents, builtin_names, entropy_of, oracle_source
 
 ORACLES = [name for name in builtin_names() if name != "pydoc"]
 
@@ -32,7 +31,7 @@ def test_entropy_is_that_of_the_source() -> None:
     assert entropy_of("pydoc") is None
 
 
-def test_a_wrong_name_is_told_at_once() -> None:
+def test_a_wrong_name_is_an_error() -> None:
     with pytest.raises(CorpusError, match="did you mean 'builtin:pydoc'"):
         builtin_documents("pydocs")
     with pytest.raises(CorpusError, match="did you mean 'builtin:oracle'"):

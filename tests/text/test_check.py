@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from firth.errors import CorpusError
 from firth.text import check
 from firth.text.check import CheckReport, check_corpus
-from firth.text.document import Document
-from firth.text.duplicates import HashSet64, NearDuplicates
+from firth.text.duplicates import HashSet64, NearDuplicateIndex
+from firth.text.layout import Document
 
 
 class Texts:
@@ -136,7 +136,7 @@ def test_no_text_is_an_error() -> None:
 # Repetition.
 
 
-def test_exact_and_near_repetition_are_told_apart(articles: list[list[str]]) -> None:
+def test_exact_and_near_duplicates_are_distinguished(articles: list[list[str]]) -> None:
     spaced = [text.replace(" ", "  ") for text in articles[0]]
     edited = [articles[1][0] + " edited", *articles[1][1:]]
     report = check_corpus(Texts([*articles, articles[0], spaced, edited, edited[:5]]))
@@ -305,13 +305,13 @@ def test_the_copies_of_a_leaked_document_all_count(articles: list[list[str]]) ->
 
 
 def test_figures_beyond_the_caps_are_named(articles: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "_WORDS_HELD", 50)
+    monkeypatch.setattr(check, "_MAX_DISTINCT_WORDS", 50)
     monkeypatch.setattr(check, "HashSet64", lambda limit=80: HashSet64(limit))
-    monkeypatch.setattr(check, "NearDuplicates", lambda: NearDuplicates(capacity=60))
+    monkeypatch.setattr(check, "NearDuplicateIndex", lambda: NearDuplicateIndex(capacity=60))
     report = check_corpus(Texts(articles + articles), against=Texts(articles[70:71]))
     assert report.distinct_words == 50
     assert report.overlap == {"sentences": 1, "documents": 1, "ngrams": 1}  # exact repeats are found regardless
-    assert report.duplicates == 80 / 200  # the last 20 articles were never held
+    assert report.duplicates == 80 / 200  # the last 20 articles were never stored
     assert report.capped == ("distinct_words", "duplicates", "near_duplicates", "duplicate_sentences", "overlap")
 
 

@@ -62,7 +62,7 @@ def test_every_form_of_a_text_gives_the_same_store(tmp_path: Path) -> None:
         write(tmp_path / name)
         corpus = read_corpus(tmp_path / name)
         assert corpus.layout == "lines"
-        stores[name] = open_store(corpus, words).facts
+        stores[name] = open_store(corpus, words).info
     assert len({facts.to_json() for facts in stores.values()}) == 1
     assert stores["a.txt"].documents == len(DOCUMENTS)
 
@@ -129,7 +129,7 @@ def test_builtin_corpora_know_their_entropy(name: str) -> None:
     assert firth("check", name, "--json").json["entropy"] == entropy
 
 
-def test_parts_are_decided_by_the_text_alone() -> None:
+def test_parts_depend_on_the_text_alone() -> None:
     texts = [f"document number {number}" for number in range(3000)]
     train, valid, test = read_corpus(texts).parts(0.1, 0.2)
     found = [{document.sentences[0] for document in part} for part in (train, valid, test)]

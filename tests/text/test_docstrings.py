@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firth.text.docstrings import is_prose, read_docstring
+from firth.text.pydoc import is_prose, read_docstring
 
 NUMPY = """Return the sum of
     two arrays, as ``float64`` [1]_.

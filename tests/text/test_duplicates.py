@@ -1,4 +1,4 @@
-"""Exact and near repetition, against plain Python twins of the kernels and hand-worked similarities."""
+"""Exact and near duplicates, against reference implementations of the kernels and hand-worked similarities."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from hypothesis import strategies as st
 
 from firth.text import duplicates
 from firth.text.duplicates import (
-    DocumentSigner,
+    DocumentHasher,
     HashSet64,
-    NearDuplicates,
-    Signer,
-    SoughtKeys,
-    estimate_jaccard,
+    KeyMatcher,
+    NearDuplicateIndex,
     fingerprint,
     fingerprints,
+    minhash,
     ngram_hashes,
-    sign,
     word_hashes,
 )
 
@@ -31,10 +29,15 @@ GOLDEN = 0x9E3779B97F4A7C15
 unhurried = settings(deadline=None)  # the first call of a kernel may compile it
 
 
-# Plain twins of the kernels.
+# Reference implementations.
 
 
-def stir(state: int, value: int) -> int:
+def estimate_jaccard(a: duplicates.Keys, b: duplicates.Keys) -> float:
+    agreement = float(np.mean(a.view(np.uint8) == b.view(np.uint8)))
+    return max(0.0, (agreement - 1 / 256) / (1 - 1 / 256))
+
+
+def mix(state: int, value: int) -> int:
     mixed = (state ^ value) * 0xFF51AFD7ED558CCD & MASK
     return mixed ^ (mixed >> 32)
 
@@ -42,7 +45,7 @@ def stir(state: int, value: int) -> int:
 def hash_of(word: str) -> int:
     state = GOLDEN
     for character in word:
-        state = stir(state, ord(character))
+        state = mix(state, ord(character))
     return state
 
 
@@ -82,7 +85,7 @@ def shingles_of(text: str) -> set[tuple[str, ...]]:
 def hash_of_window(window: Sequence[str]) -> int:
     state = GOLDEN
     for unit in window:
-        state = stir(state, hash_of(unit))
+        state = mix(state, hash_of(unit))
     return state
 
 
@@ -118,7 +121,7 @@ def test_ngram_hashes_equal_their_twin(text: str) -> None:
 @unhurried
 @given(TEXTS.filter(str.strip))
 def test_signatures_equal_their_twin(text: str) -> None:
-    assert sign(text).tolist() == twin_of_sign(text).tolist()
+    assert minhash(text).tolist() == twin_of_sign(text).tolist()
 
 
 def test_white_space_is_what_python_takes_for_it() -> None:
@@ -199,9 +202,9 @@ def test_estimates_are_unbiased_with_the_expected_error() -> None:
         base = words(rng, 204)  # 200 shingles; each replaced word costs 5 of them on either side
         other = replace_words(rng, base, 1 + trial % 20)
         true = jaccard(" ".join(base), other)
-        error = estimate_jaccard(sign(" ".join(base)), sign(other)) - true
+        error = estimate_jaccard(minhash(" ".join(base)), minhash(other)) - true
         errors.append(error)
-        scaled.append(error / np.sqrt(true * (1 - true) / duplicates.PLACES))
+        scaled.append(error / np.sqrt(true * (1 - true) / duplicates.NUM_HASHES))
     # Mean 0 and standard deviation 1 after scaling, each within four of its own standard errors.
     assert abs(np.mean(scaled)) < 4 / np.sqrt(400)
     assert abs(np.std(scaled) - 1) < 4 / np.sqrt(2 * 400)
@@ -210,9 +213,9 @@ def test_estimates_are_unbiased_with_the_expected_error() -> None:
 
 def test_unlike_texts_are_estimated_near_zero() -> None:
     rng = random.Random(1)
-    signatures = [sign(" ".join(words(rng, 100))) for _ in range(600)]
+    signatures = [minhash(" ".join(words(rng, 100))) for _ in range(600)]
     estimates = [estimate_jaccard(a, b) for a, b in zip(signatures[::2], signatures[1::2], strict=True)]
-    assert np.mean(estimates) < 0.0033  # the places that agree by chance, 1 in 256, are allowed for
+    assert np.mean(estimates) < 0.0033  # random agreement, 1 in 256, is subtracted
 
 
 @pytest.mark.parametrize(
@@ -224,12 +227,12 @@ def test_unlike_texts_are_estimated_near_zero() -> None:
 )
 def test_recall_and_precision(replaced: int, low: float, high: float, least: float, most: float) -> None:
     rng = random.Random(2)
-    seen = NearDuplicates()
+    seen = NearDuplicateIndex()
     bases = [words(rng, 400) for _ in range(200)]
     assert [seen.add(" ".join(base)) for base in bases] == [None] * 200
     copies = [replace_words(rng, base, replaced) for base in bases]
     assert all(low < jaccard(" ".join(a), b) < high for a, b in zip(bases[:20], copies[:20], strict=True))
-    found = [seen.find(sign(copy)) for copy in copies]
+    found = [seen.find(minhash(copy)) for copy in copies]
     assert all(number in (None, i) for i, number in enumerate(found))
     assert least <= sum(number is not None for number in found) / 200 <= most
 
@@ -237,7 +240,7 @@ def test_recall_and_precision(replaced: int, low: float, high: float, least: flo
 def test_near_repetition_of_chinese() -> None:
     rng = random.Random(3)
     base = "".join(chr(rng.randrange(0x4E00, 0x9000)) for _ in range(600))
-    seen = NearDuplicates()
+    seen = NearDuplicateIndex()
     assert seen.add(base) is None
     assert seen.add(base[:300] + "，" + base[300:]) == 0
     assert seen.add(base[300:] + base[:100]) is None
@@ -246,50 +249,50 @@ def test_near_repetition_of_chinese() -> None:
 def test_signing_in_pieces_only_misses_what_crosses_them(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(4)
     text = " ".join(words(rng, 2000))
-    whole = sign(text)
-    signer = Signer()
+    whole = minhash(text)
+    signer, none = DocumentHasher(), np.empty(0, np.uint64)
     middle = text.index(" ", len(text) // 2)
-    signer.update(text[:middle])
-    signer.update(text[middle:])
+    signer.update([text[:middle]], none)
+    signer.update([text[middle:]], none)
     assert estimate_jaccard(whole, signer.signature()) > 0.97
     monkeypatch.setattr(duplicates, "_SLICE", 4096)
-    assert estimate_jaccard(whole, sign(text)) > 0.95
+    assert estimate_jaccard(whole, minhash(text)) > 0.95
 
 
 def test_marks_of_a_document_do_not_depend_on_how_its_pieces_are_cut() -> None:
     sentences = [" ".join(words(random.Random(i), 8)) for i in range(6)]
     keys = fingerprints(sentences)
-    whole, pieces = DocumentSigner(), DocumentSigner()
+    whole, pieces = DocumentHasher(), DocumentHasher()
     whole.update(sentences, keys)
     pieces.update(sentences[:2], keys[:2])
     pieces.update(sentences[2:], keys[2:])
-    assert whole.marks().key == pieces.marks().key
-    assert whole.marks().sentences == pieces.marks().sentences == 6
-    assert whole.marks().key.shape == (1,)
+    assert whole.key() == pieces.key()
+    assert whole.sentences == pieces.sentences == 6
+    assert whole.key().shape == (1,)
 
 
 def test_many_texts_are_held_and_found_again_after_growing() -> None:
     rng = np.random.default_rng(5)
     signatures = rng.integers(0, 1 << 64, (3000, duplicates.BANDS), dtype=np.uint64)
-    seen = NearDuplicates()
+    seen = NearDuplicateIndex()
     assert all(seen.add_signature(signature) is None for signature in signatures)
     assert len(seen) == 3000
     assert [seen.find(signature) for signature in signatures] == list(range(3000))
-    held = seen._signatures[: len(seen)].nbytes + seen._bands.nbytes
-    assert held / 3000 <= 320
+    stored = seen._signatures[: len(seen)].nbytes + seen._bands.nbytes
+    assert stored / 3000 <= 320
 
 
 def test_the_best_of_several_is_named() -> None:
     rng = random.Random(6)
     base = words(rng, 400)
-    seen = NearDuplicates()
+    seen = NearDuplicateIndex()
     seen.add(replace_words(rng, base, 6))
     seen.add(" ".join(base))
-    assert seen.find(sign(" ".join(base))) == 1
+    assert seen.find(minhash(" ".join(base))) == 1
 
 
 def test_beyond_the_capacity_texts_are_compared_but_not_held() -> None:
-    seen = NearDuplicates(capacity=2)
+    seen = NearDuplicateIndex(capacity=2)
     texts = [" ".join(words(random.Random(i), 20)) for i in range(3)]
     assert [seen.add(text) for text in texts] == [None, None, None]
     assert seen.full
@@ -306,16 +309,16 @@ KEYS = st.lists(st.integers(0, 7) | st.integers(0, MASK), max_size=60)
 @example([[0, GOLDEN, 1, 0]])
 @given(st.lists(KEYS, max_size=8))
 def test_the_set_behaves_like_a_set(batches: list[list[int]]) -> None:
-    seen, twin = HashSet64(), set()
+    seen, reference = HashSet64(), set()
     for batch in batches:
-        fresh = []
+        is_new = []
         for key in batch:
-            fresh.append(key not in twin)
-            twin.add(key)
-        assert seen.add_many(np.array(batch, np.uint64)).tolist() == fresh
-        assert len(seen) == len(twin)
-    asked = [key for batch in batches for key in batch] + [0, 3, 99]
-    assert seen.contains_many(np.array(asked, np.uint64)).tolist() == [key in twin for key in asked]
+            is_new.append(key not in reference)
+            reference.add(key)
+        assert seen.add_many(np.array(batch, np.uint64)).tolist() == is_new
+        assert len(seen) == len(reference)
+    queries = [key for batch in batches for key in batch] + [0, 3, 99]
+    assert seen.contains_many(np.array(queries, np.uint64)).tolist() == [key in reference for key in queries]
 
 
 def test_a_large_set_stays_compact() -> None:
@@ -343,8 +346,8 @@ def test_a_full_set_still_answers_but_holds_no_more() -> None:
 @unhurried
 @given(KEYS, st.lists(KEYS, max_size=5))
 def test_sought_keys_are_found_where_they_occur(wanted: list[int], stream: list[list[int]]) -> None:
-    sought = SoughtKeys(np.array(wanted, np.uint64))
+    sought = KeyMatcher(np.array(wanted, np.uint64))
     for batch in stream:
-        sought.look_in(np.array(batch, np.uint64))
+        sought.search(np.array(batch, np.uint64))
     occurring = {key for batch in stream for key in batch}
     assert sought.found().tolist() == [key in occurring for key in wanted]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from firth.errors import EncodingError
 from firth.text.encoding import (
     ENCODINGS,
+    canonical_encoding,
     codec_name,
     detect_encoding,
-    normalise_encoding_name,
     require_same_encoding,
 )
 
@@ -201,13 +201,13 @@ def test_any_bytes_are_named_or_refused(data: bytes, complete: bool) -> None:
     ],
 )
 def test_aliases(name: str, encoding: str) -> None:
-    assert normalise_encoding_name(name) == encoding
+    assert canonical_encoding(name) == encoding
 
 
 @pytest.mark.parametrize(("name", "hint"), [("utf-9", "did you mean 'utf-8'"), ("klingon", "choose from big5")])
 def test_unknown_names(name: str, hint: str) -> None:
     with pytest.raises(EncodingError, match=f"unknown encoding '{name}': {hint}"):
-        normalise_encoding_name(name)
+        canonical_encoding(name)
 
 
 def test_utf_16_needs_a_byte_order_mark() -> None:

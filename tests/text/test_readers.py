@@ -21,17 +21,17 @@ from hypothesis import strategies as st
 
 from firth.errors import CorpusError, EncodingError
 from firth.text import readers
-from firth.text.document import RawDocument
+from firth.text.files import find_files
+from firth.text.layout import RawDocument
 from firth.text.readers import (
     MAX_LINE,
-    check_text,
-    cut_document,
+    file_encoding,
     read_blocks,
     read_documents,
     read_lines,
-    source_encoding,
+    require_text,
+    split_document,
 )
-from firth.text.sources import find_sources
 
 CHINESE = (
     "今天我们来谈一谈语言模型是怎么工作的，\n它为什么能够理解人们说的话。\n\n这是第二篇文章的第一行，\n还有第二行。\n"
@@ -48,7 +48,7 @@ Pieces = list[tuple[str, bool]]
 
 def read(path: Path, **options: object) -> Pieces:
     """The (text, continues) of the documents of a file."""
-    (source,) = find_sources([path])
+    (source,) = find_files([path])
     documents = list(read_documents(source, **options))  # type: ignore[arg-type]
     assert {document.source for document in documents} <= {str(path)}
     return [(document.text, document.continues) for document in documents]
@@ -141,7 +141,7 @@ def test_documents_do_not_depend_on_blocks_or_packing(text: str, block: int, pie
         lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         path.write_bytes(text.encode())
         wanted_lines = lines[:-1] if lines[-1] == "" else lines
-        assert list(read_lines(find_sources([path])[0], encoding="utf-8")) == list(enumerate(wanted_lines))
+        assert list(read_lines(find_files([path])[0], encoding="utf-8")) == list(enumerate(wanted_lines))
 
 
 @settings(deadline=None, max_examples=100)
@@ -154,7 +154,7 @@ def test_blocks_are_the_text_in_whole_lines(text: str, block: int, size: int) ->
         path = Path(name) / "a.txt"
         for codec in ("utf-8", "utf-8-sig", "utf-16", "gb18030"):
             path.write_bytes(text.encode(codec))
-            blocks = list(read_blocks(find_sources([path])[0], encoding=codec, size=size))
+            blocks = list(read_blocks(find_files([path])[0], encoding=codec, size=size))
             assert b"".join(blocks) == wanted
             assert all(one.endswith(b"\n") for one in blocks)
             assert max(map(len, blocks), default=0) < size + block + max(map(len, wanted.split(b"\n"))) + 2
@@ -166,7 +166,7 @@ def test_encodings_and_packing_are_found_out(tmp_path: Path, codec: str, suffix:
     path = tmp_path / f"a.txt{suffix}"
     path.write_bytes(PACK[suffix](CHINESE.encode(codec)))
     assert read(path) == expected(CHINESE, 100)
-    assert source_encoding(find_sources([path])[0]) == codec.removesuffix("-sig")
+    assert file_encoding(find_files([path])[0]) == codec.removesuffix("-sig")
 
 
 @pytest.mark.parametrize("suffix", PACK)
@@ -176,11 +176,11 @@ def test_records_may_be_packed_and_in_any_encoding(tmp_path: Path, suffix: str) 
         other = path.with_name("packed" + path.name + suffix)
         other.write_bytes(PACK[suffix](path.read_bytes()))
         assert read(other) == wanted
-        assert source_encoding(find_sources([other])[0]) == "utf-8"
+        assert file_encoding(find_files([other])[0]) == "utf-8"
     path = tmp_path / f"gb.jsonl{suffix}"
     path.write_bytes(PACK[suffix](json.dumps({"text": CHINESE}, ensure_ascii=False).encode("gb18030")))
     assert read(path) == [(CHINESE.replace("\n\n", "\n").strip(), False)]
-    assert source_encoding(find_sources([path])[0]) == "gb18030"
+    assert file_encoding(find_files([path])[0]) == "gb18030"
 
 
 def test_blank_lines_mean_nothing_within_a_record(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_an_encoding_that_is_given_is_used(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("été".encode("latin-1"))
     assert read(path, encoding="ISO-8859-1") == [("été", False)]
-    assert source_encoding(find_sources([path])[0], "l1") == "latin-1"
+    assert file_encoding(find_files([path])[0], "l1") == "latin-1"
     with pytest.raises(EncodingError, match="did you mean"):
         read(path, encoding="latin-3")
 
@@ -252,7 +252,7 @@ def test_a_line_too_long_is_refused_in_blocks(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(readers, "MAX_LINE", 30)
     path = tmp_path / "a.txt"
     path.touch()
-    (source,) = find_sources([path])
+    (source,) = find_files([path])
     for text in ("a\n" + "x" * 31, "a\n" + "x" * 500, "a\r\n" + "中" * 31 + "\nb"):
         path.write_bytes(text.encode())
         with pytest.raises(CorpusError, match=r"line 2 of .*a\.txt is longer than 30 characters: break it.*fold -s"):
@@ -280,7 +280,7 @@ def test_a_huge_line_is_refused_in_little_memory(tmp_path: Path, suffix: str) ->
             read(path)
         assert tracemalloc.get_traced_memory()[1] < 8 * MAX_LINE
         with pytest.raises(CorpusError, match=f"line 1 .* longer than {MAX_LINE:,} characters"):
-            next(read_blocks(find_sources([path])[0], size=1 << 20))
+            next(read_blocks(find_files([path])[0], size=1 << 20))
         assert tracemalloc.get_traced_memory()[1] < 12 * MAX_LINE
     finally:
         tracemalloc.stop()
@@ -289,7 +289,7 @@ def test_a_huge_line_is_refused_in_little_memory(tmp_path: Path, suffix: str) ->
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"A line of some text in one long document.\n" * 1_000_000)
-    (source,) = find_sources([path])
+    (source,) = find_files([path])
     tracemalloc.start()
     try:
         count = sum(len(document.text) + 1 for document in read_documents(source))
@@ -303,7 +303,7 @@ def test_memory_does_not_grow_with_a_row_group(tmp_path: Path) -> None:
     texts = [random.Random(number).randbytes(500).hex() for number in range(20_000)]
     pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", use_dictionary=False, row_group_size=len(texts))
     before = pa.total_allocated_bytes()
-    (source,) = find_sources([tmp_path / "a.parquet"])
+    (source,) = find_files([tmp_path / "a.parquet"])
     peak = max(pa.total_allocated_bytes() for _ in read_documents(source))
     assert source.path.stat().st_size > 10_000_000
     assert peak - before < 5_000_000
@@ -377,15 +377,15 @@ def test_damaged_parquet_is_refused(tmp_path: Path, suffix: str) -> None:
 def test_lines_need_plain_text(tmp_path: Path) -> None:
     for path in write_records(tmp_path, ["x"]):
         with pytest.raises(CorpusError, match="is not plain text: give a file with one text a line"):
-            read_lines(find_sources([path])[0])
+            read_lines(find_files([path])[0])
 
 
 def test_documents_from_elsewhere_are_checked_and_cut(small: None) -> None:
-    assert [piece.text for piece in cut_document("12345\n12345\n123", "x")] == ["12345\n12345", "123"]
-    assert list(cut_document(" \n", "x")) == []
-    assert list(cut_document("end", "x", continues=True)) == [RawDocument("end", "x", True)]
+    assert [piece.text for piece in split_document("12345\n12345\n123", "x")] == ["12345\n12345", "123"]
+    assert list(split_document(" \n", "x")) == []
+    assert list(split_document("end", "x", continues=True)) == [RawDocument("end", "x", True)]
     with pytest.raises(EncodingError, match="item 3 holds half of a surrogate pair"):
-        check_text("\udfff", "item 3")
+        require_text("\udfff", "item 3")
 
 
 @pytest.mark.shared

@@ -14,11 +14,11 @@ from firth.text.scripts import (
     character_counts,
     fold_scripts,
     has_markup,
-    is_garbled,
-    language_mix,
-    language_signs,
+    is_mojibake,
+    language_fractions,
     letter_counts,
     script_counts,
+    stop_word_counts,
 )
 
 
@@ -89,19 +89,19 @@ def test_counts_add_up(a: str, b: str) -> None:
     assert character_counts(a) + character_counts(b) == character_counts(a + b)
 
 
-def test_accidents_stand_apart() -> None:
+def test_control_and_replacement_characters_are_separate() -> None:
     counts = character_counts("a\x00b\x1b\t\ufeff\ufffdc\n")
     assert counts == {"latin": 3, "control": 3, "replacement": 1, "space": 2}
     assert fold_scripts(counts) == {"latin": 3, "space": 2, "other": 4}
     assert letter_counts(counts) == {"latin": 3}
 
 
-def test_forms_of_chinese_stand_apart() -> None:
+def test_simplified_and_traditional_are_separate() -> None:
     assert character_counts("这個一") == {"zh-hans": 1, "zh-hant": 1, "han": 1}
 
 
 def mix_of(text: str) -> dict[str, float]:
-    return language_mix(character_counts(text), language_signs(text.split()))
+    return language_fractions(character_counts(text), stop_word_counts(text.split()))
 
 
 @pytest.mark.parametrize(
@@ -136,15 +136,15 @@ def test_mixture_is_by_share_of_letters_and_largest_first() -> None:
 
 def test_a_trace_of_another_language_is_not_counted() -> None:
     counts = Counter({"latin": 1000})
-    assert language_mix(counts, {"en": 99, "de": 1}) == {"en": 1.0}
-    assert language_mix(counts, {"en": 75, "de": 25}) == {"en": 0.75, "de": 0.25}
+    assert language_fractions(counts, {"en": 99, "de": 1}) == {"en": 1.0}
+    assert language_fractions(counts, {"en": 75, "de": 25}) == {"en": 0.75, "de": 0.25}
 
 
 @given(st.text(alphabet="aé国國这の한и 1.", max_size=40))
 def test_shares_sum_to_one(text: str) -> None:
     mix = mix_of(text)
     assert not mix or sum(mix.values()) == pytest.approx(1)
-    assert all(share > 0 for share in mix.values())
+    assert all(fraction > 0 for fraction in mix.values())
 
 
 @pytest.mark.parametrize(
@@ -167,17 +167,17 @@ def test_markup(text: str, found: bool) -> None:
 
 @pytest.mark.parametrize("text", ["naïve café", "“quoted” — fine…", "SÃO, Ângela", "l’été"])
 def test_a_wrong_reading_is_garbled_and_the_right_one_is_not(text: str) -> None:
-    assert not is_garbled(text)
-    assert is_garbled(text.encode().decode("cp1252", "replace"))
+    assert not is_mojibake(text)
+    assert is_mojibake(text.encode().decode("cp1252", "replace"))
 
 
 @pytest.mark.parametrize("text", ["plain", "一烫一锟", "Ελλάδα", "ã et Ã", "20 Âge"])
 def test_sound_text_is_not_garbled(text: str) -> None:
-    assert not is_garbled(text)
+    assert not is_mojibake(text)
 
 
 def test_classical_garbage_is_garbled() -> None:
-    assert is_garbled("锟斤拷")
-    assert is_garbled("烫烫烫烫")
-    assert is_garbled("\ufffd".encode().decode("latin-1"))
-    assert is_garbled("donâ€™t")
+    assert is_mojibake("锟斤拷")
+    assert is_mojibake("烫烫烫烫")
+    assert is_mojibake("\ufffd".encode().decode("latin-1"))
+    assert is_mojibake("donâ€™t")

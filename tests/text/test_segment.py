@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firth.errors import CorpusError
-from firth.text.segment import WORD_BREAK, make_segmenter, words_of
+from firth.text.segment import WORD_BREAK, make_segmenter, split_words
 
 CASES = {
     "我们喜欢自然语言处理。": ["我们", "喜欢", "自然语言", "处理", "。"],
@@ -25,7 +25,7 @@ CASES = {
 @pytest.mark.parametrize("text", CASES)
 @pytest.mark.parametrize("name", ["rjieba", "jieba"])
 def test_words_by_hand(name: str, text: str) -> None:
-    assert words_of(make_segmenter(name).mark(text)) == CASES[text]
+    assert split_words(make_segmenter(name).mark(text)) == CASES[text]
 
 
 @given(st.text(alphabet=st.characters(exclude_characters="\0", codec="utf-8")))
@@ -36,7 +36,7 @@ def test_marking_only_adds_breaks(text: str) -> None:
 
 @given(st.text(alphabet="我们喜欢 abc，。\n", max_size=40))
 def test_nothing_is_lost_but_white_space(text: str) -> None:
-    assert "".join(words_of(make_segmenter().mark(text))) == "".join(text.split())
+    assert "".join(split_words(make_segmenter().mark(text))) == "".join(text.split())
 
 
 @pytest.mark.parametrize("name", ["rjieba", "jieba"])
@@ -44,12 +44,12 @@ def test_user_words(name: str, tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("西奈山正教会\n卡拉OK 100000 n\n", encoding="utf-8")
     segmenter = make_segmenter(name, path)
-    assert words_of(segmenter.mark("西奈山正教会在卡拉OK")) == ["西奈山正教会", "在", "卡拉OK"]
-    assert "西奈山正教会" not in words_of(make_segmenter(name).mark("西奈山正教会在"))
+    assert split_words(segmenter.mark("西奈山正教会在卡拉OK")) == ["西奈山正教会", "在", "卡拉OK"]
+    assert "西奈山正教会" not in split_words(make_segmenter(name).mark("西奈山正教会在"))
 
 
 def test_segmented_text() -> None:
-    assert words_of(make_segmenter("space").mark("我 们喜 欢")) == ["我", "们喜", "欢"]
+    assert split_words(make_segmenter("space").mark("我 们喜 欢")) == ["我", "们喜", "欢"]
 
 
 def test_an_unknown_segmenter() -> None:

@@ -296,10 +296,10 @@ def test_sentences_marked_by_linguists(shared_data: Path) -> None:
     for part in lines:
         marked_there = [line[len("# text = ") :] for line in part.split("\n") if line.startswith("# text = ")]
         ends = set(itertools.accumulate(len(sentence) + 1 for sentence in marked_there[:-1]))
-        text, place = " ".join(marked_there), 0
+        text, position = " ".join(marked_there), 0
         for sentence in split_sentences(text)[:-1]:
-            place = text.index(sentence, place) + len(sentence) + 1
+            position = text.index(sentence, position) + len(sentence) + 1
             found += 1
-            right += place in ends
+            right += position in ends
     assert found > 900
     assert right > 0.98 * found

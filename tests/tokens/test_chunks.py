@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firth.tokens import _kernels
-from firth.tokens.chunks import ChunkTable
-from firth.tokens.cutting import kinds_of_bytes
+from firth.tokens.encoder import ChunkTable, byte_kinds
 from tests.samples import small_recipe
 
 LINES = st.lists(st.text(alphabet="ab \0é中", max_size=12), max_size=8)
 
 
 def plain_look_up(known: dict[str, int], lines: list[str], whole: list[bool]) -> list[int]:
-    """The twin of the kernel where nothing is cut off: chunks by regular expression, numbers by dictionary."""
+    """Reference of the kernel without split-off punctuation: chunks by regular expression, numbers by dictionary."""
     out = []
     for line, one in zip(lines, whole, strict=True):
         chunks = [line] if one and line else re.findall(r" *[^ \0]+| +", line)
@@ -47,7 +46,7 @@ def test_it_grows_past_its_first_size() -> None:
     assert table.texts(49_998) == ["word49998", "word49999"]
 
 
-def test_equal_hashes_are_told_apart() -> None:
+def test_chunks_with_equal_hashes_are_distinguished() -> None:
     """An entry that is made to look like `two-and-two` by its hash and its slot is not taken for it."""
     table = ChunkTable()
     table.look_up(b"one-and-one\n")
@@ -85,6 +84,6 @@ def test_clear_forgets() -> None:
     ],
 )
 def test_punctuation_is_cut_off_where_tokens_allow(kind: str, line: str, chunks: list[str]) -> None:
-    table = ChunkTable(kinds_of_bytes(small_recipe(kind)))
+    table = ChunkTable(byte_kinds(small_recipe(kind)))
     table.look_up((line + "\n").encode())
     assert table.texts() == chunks

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from firth.text import corpus as corpus_module
 from firth.text.corpus import Corpus, read_corpus
-from firth.text.layout import Block, Layout, sentences_of
+from firth.text.layout import Layout, TextBlock, sentences_of
 from firth.text.segment import HAN
-from firth.tokens._line_kernels import HOLDS_PAIR, MAY_HOLD_HAN
-from firth.tokens.cutting import uncut_lines
-from firth.tokens.lines import Lines, keep_opens, lines_of, read_block
+from firth.tokens.encoder import unsplittable_regex
+from firth.tokens.lines import HAS_DOUBLE_SPACE, MAY_HOLD_HAN, Lines, carry_document_starts, lines_of, read_block
 from tests.samples import small_recipe
 
 LETTERS = "ab. AB é中。\t\n\n\n\r\u00a0\u3000\u2028\x0c\x1c\u0085\u200b\ufeff"
@@ -31,15 +30,15 @@ def sentences(lines: Lines) -> list[str]:
 def documents(corpus: Corpus) -> list[list[str]]:
     """The sentences of each document, put together from the lines of all blocks."""
     found: list[list[str]] = []
-    parted = True
+    ends_document = True
     for block in corpus.blocks():
         lines = read_block(block, corpus.layout)
-        for sentence, opens in zip(sentences(lines), lines.opens, strict=True):
-            if opens or parted:
+        for sentence, starts_document in zip(sentences(lines), lines.starts_document, strict=True):
+            if starts_document or ends_document:
                 found.append([])
-            parted = False
+            ends_document = False
             found[-1].append(sentence)
-        parted |= lines.parted
+        ends_document |= lines.ends_document
     return found
 
 
@@ -79,7 +78,7 @@ def test_iterables_in_blocks_hold_the_same_documents(
         assert documents(corpus) == expected(corpus)
 
 
-def test_parts_in_blocks_hold_their_documents() -> None:
+def test_blocks_of_parts_contain_their_documents() -> None:
     for part in read_corpus([[f"text {n}", "more"] for n in range(60)]).parts(0.3, 0.3):
         assert documents(part) == expected(part)
 
@@ -88,48 +87,48 @@ def test_every_white_space_is_stripped_and_nothing_else() -> None:
     codes = [code for code in range(1, 0x11000) if not 0xD800 <= code < 0xE000]
     characters = [chr(code) for code in codes if chr(code) not in "\n\r"]
     texts = [c + c + "x" + c + "y" + c for c in characters]
-    assert sentences(read_block(Block("\n".join(texts).encode()), "lines")) == [text.strip() for text in texts]
-    alone = Block("\n".join(characters).encode(), packed=True)
+    assert sentences(read_block(TextBlock("\n".join(texts).encode()), "lines")) == [text.strip() for text in texts]
+    alone = TextBlock("\n".join(characters).encode(), packed=True)
     assert len(read_block(alone, "lines")) == sum(not c.isspace() for c in characters)
 
 
 @given(st.lists(st.text(alphabet="ab <中é\t\u3000\u00a0\u2009", max_size=20), max_size=8))
 def test_what_lines_hold(texts: list[str]) -> None:
-    lines = lines_of(texts, pairs=True)
+    lines = lines_of(texts, double_space=True)
     assert sentences(lines) == texts
-    uncut = uncut_lines(small_recipe("byte-bpe"))
+    uncut = unsplittable_regex(small_recipe("byte-bpe"))
     assert uncut is not None
     for text, flags in zip(texts, lines.flags.tolist(), strict=True):
-        assert bool(flags & HOLDS_PAIR) == bool(uncut.search(text))
+        assert bool(flags & HAS_DOUBLE_SPACE) == bool(uncut.search(text))
         assert flags & MAY_HOLD_HAN or not HAN.search(text)
-    assert not (lines_of(texts).flags & HOLDS_PAIR).any()
+    assert not (lines_of(texts).flags & HAS_DOUBLE_SPACE).any()
 
 
 def test_plain_text_is_not_copied() -> None:
     data = b"one line\nanother\n"
-    assert np.shares_memory(read_block(Block(data), "lines").text, np.frombuffer(data, dtype=np.uint8))
-    assert not np.shares_memory(read_block(Block(b" " + data), "lines").text, np.frombuffer(data, dtype=np.uint8))
+    assert np.shares_memory(read_block(TextBlock(data), "lines").text, np.frombuffer(data, dtype=np.uint8))
+    assert not np.shares_memory(read_block(TextBlock(b" " + data), "lines").text, np.frombuffer(data, dtype=np.uint8))
 
 
 def test_paragraphs_of_packed_documents() -> None:
     text = "He left. She\nstayed.\n\nIt rained."
-    block = Block(("\n\0\n" + text).encode(), packed=True)
+    block = TextBlock(("\n\0\n" + text).encode(), packed=True)
     for layout in LAYOUTS:
         lines = read_block(block, layout)
         assert sentences(lines) == sentences_of(text, layout)
-        assert lines.opens.tolist() == [True, *[False] * (len(lines) - 1)]
+        assert lines.starts_document.tolist() == [True, *[False] * (len(lines) - 1)]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3))), st.booleans())
-def test_no_beginning_of_a_document_is_lost(parts: list[tuple[bool, int]], parted: bool) -> None:
-    """The twin in plain Python: a beginning waits for the next part that is kept."""
+def test_no_beginning_of_a_document_is_lost(parts: list[tuple[bool, int]], ends_document: bool) -> None:
+    """Reference in plain Python: a document start moves to the next part."""
     pending, flags = False, []
-    for opens, count in parts:
-        pending |= opens
+    for starts_document, count in parts:
+        pending |= starts_document
         for _ in range(count):
             flags.append(pending)
             pending = False
-    opens = np.array([opens for opens, _ in parts], dtype=np.bool_)
+    starts_document = np.array([starts_document for starts_document, _ in parts], dtype=np.bool_)
     counts = np.array([count for _, count in parts], dtype=np.int64)
-    found, left = keep_opens(opens, parted, counts)
-    assert (found.tolist(), left) == (flags, parted or pending)
+    found, left = carry_document_starts(starts_document, ends_document, counts)
+    assert (found.tolist(), left) == (flags, ends_document or pending)

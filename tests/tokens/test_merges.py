@@ -1,4 +1,4 @@
-"""Learning merges: examples worked by hand, a plain twin that counts all pairs anew each time, and invariants."""
+"""Learning merges: examples worked by hand, a reference implementation that recounts all pairs, and invariants."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firth.errors import TokenizerError
-from firth.tokens import _merge_kernels
-from firth.tokens.merges import learn_merges, more_merges
+from firth.tokens import merges as merges_module
+from firth.tokens.merges import extend_merges, learn_merges
 
-Learnt = tuple[list[str], list[tuple[str, str]]]
+Learned = tuple[list[str], list[tuple[str, str]]]
 CLASSIC = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
 
 # The hash sign is there because "##" in a word meets the prefix of WordPiece.
@@ -22,19 +22,21 @@ WORDS = st.dictionaries(st.text("ab#", min_size=1, max_size=14), st.integers(1, 
 SIZES = st.integers(1, 30)
 
 
-def plain_learn(words: dict[str, int], size: int, alphabet: str = "", prefix: str = "", least: int = 1) -> Learnt:
-    pieces = {word: [prefix * (place > 0) + c for place, c in enumerate(word)] for word in words}
+def reference_learn(
+    words: dict[str, int], size: int, alphabet: str = "", prefix: str = "", min_count: int = 1
+) -> Learned:
+    pieces = {word: [prefix * (position > 0) + c for position, c in enumerate(word)] for word in words}
     plain = sorted({*alphabet, *"".join(words)})
     inner = sorted({piece for parts in pieces.values() for piece in parts[1:]}) if prefix else []
-    return plain_go_on(pieces, words, [*plain, *inner], [], size, prefix, least)
+    return reference_continue(pieces, words, [*plain, *inner], [], size, prefix, min_count)
 
 
-def plain_more(words: dict[str, int], tokens: list[str], merges: list[tuple[str, str]], size: int) -> Learnt:
+def reference_extend(words: dict[str, int], tokens: list[str], merges: list[tuple[str, str]], size: int) -> Learned:
     pieces = {word: encode(word, tokens, merges) for word in words}
-    return plain_go_on(pieces, words, list(tokens), list(merges), size)
+    return reference_continue(pieces, words, list(tokens), list(merges), size)
 
 
-def plain_go_on(pieces, words, tokens, merges, size, prefix="", least=1) -> Learnt:  # type: ignore[no-untyped-def]
+def reference_continue(pieces, words, tokens, merges, size, prefix="", min_count=1) -> Learned:  # type: ignore[no-untyped-def]
     while len(tokens) < size:
         totals: Counter[tuple[str, str]] = Counter()
         for word, parts in pieces.items():
@@ -43,7 +45,7 @@ def plain_go_on(pieces, words, tokens, merges, size, prefix="", least=1) -> Lear
         if not totals:
             break
         best = min(totals, key=lambda pair: (-totals[pair], tokens.index(pair[0]), tokens.index(pair[1])))
-        if totals[best] < least:
+        if totals[best] < min_count:
             break
         joined = best[0] + best[1].removeprefix(prefix)
         merges += [best] if best not in merges else []
@@ -54,19 +56,19 @@ def plain_go_on(pieces, words, tokens, merges, size, prefix="", least=1) -> Lear
 
 
 def join(parts: list[str], pair: tuple[str, str], joined: str) -> None:
-    place = 0
-    while place + 1 < len(parts):
-        if (parts[place], parts[place + 1]) == pair:
-            parts[place : place + 2] = [joined]
-        place += 1
+    position = 0
+    while position + 1 < len(parts):
+        if (parts[position], parts[position + 1]) == pair:
+            parts[position : position + 2] = [joined]
+        position += 1
 
 
 def encode(word: str, tokens: list[str], merges: list[tuple[str, str]]) -> list[str]:
-    """The tokens of a word: of the merges that apply the earliest, at the leftmost place, until none applies."""
+    """The tokens of a word: of the merges that apply the earliest, at the leftmost position, until none applies."""
     parts = [character for character in word if character in tokens]
-    while found := [(merges.index(pair), place) for place, pair in enumerate(pairwise(parts)) if pair in merges]:
-        _, place = min(found)
-        parts[place : place + 2] = ["".join(parts[place : place + 2])]
+    while found := [(merges.index(pair), position) for position, pair in enumerate(pairwise(parts)) if pair in merges]:
+        _, position = min(found)
+        parts[position : position + 2] = ["".join(parts[position : position + 2])]
     return parts
 
 
@@ -114,7 +116,7 @@ def test_the_alphabet_is_there_even_if_it_does_not_occur() -> None:
     assert learn_merges({"ba": 1}, 9, alphabet="z", prefix="##")[0] == ["a", "b", "z", "##a", "ba"]
 
 
-def test_of_too_many_characters_the_frequent_ones_are_kept() -> None:
+def test_the_most_frequent_of_too_many_characters_remain() -> None:
     words = {"aab": 2, "c": 5, "d": 2}
     assert learn_merges(words, 3) == (["a", "b", "c"], [])  # c 5, a 4, then b before d
     assert learn_merges(words, 2, alphabet="z") == (["c", "z"], [])
@@ -122,8 +124,8 @@ def test_of_too_many_characters_the_frequent_ones_are_kept() -> None:
 
 
 def test_rare_pairs_are_left() -> None:
-    assert learn_merges(CLASSIC, 99, least=7)[1] == [("e", "s"), ("es", "t"), ("l", "o"), ("lo", "w")]
-    assert learn_merges({"ab": 1}, 9, least=0) == learn_merges({"ab": 1}, 9)
+    assert learn_merges(CLASSIC, 99, min_count=7)[1] == [("e", "s"), ("es", "t"), ("l", "o"), ("lo", "w")]
+    assert learn_merges({"ab": 1}, 9, min_count=0) == learn_merges({"ab": 1}, 9)
 
 
 @pytest.mark.parametrize("words", [{}, {"": 3}, {"a": 0}])
@@ -131,13 +133,13 @@ def test_no_words(words: dict[str, int]) -> None:
     with pytest.raises(TokenizerError, match="no words to learn"):
         learn_merges(words, 10)
     with pytest.raises(TokenizerError, match="no words to learn"):
-        more_merges(words, ["a"], [], 10)
+        extend_merges(words, ["a"], [], 10)
 
 
 @given(WORDS, SIZES, st.sampled_from(["", "##"]), st.integers(0, 4))
-def test_it_agrees_with_counting_anew(words: dict[str, int], size: int, prefix: str, least: int) -> None:
-    found = learn_merges(words, size, alphabet="b", prefix=prefix, least=least)
-    expected = plain_learn(words, size, "b", prefix, max(least, 1))
+def test_it_agrees_with_the_reference(words: dict[str, int], size: int, prefix: str, min_count: int) -> None:
+    found = learn_merges(words, size, alphabet="b", prefix=prefix, min_count=min_count)
+    expected = reference_learn(words, size, "b", prefix, max(min_count, 1))
     if len(expected[0]) <= size:
         assert found == expected
     else:
@@ -147,20 +149,20 @@ def test_it_agrees_with_counting_anew(words: dict[str, int], size: int, prefix: 
 
 
 @given(WORDS, SIZES, WORDS, SIZES)
-def test_going_on_agrees_with_counting_anew(
-    words: dict[str, int], size: int, others: dict[str, int], room: int
+def test_extending_agrees_with_the_reference(
+    words: dict[str, int], size: int, others: dict[str, int], extra: int
 ) -> None:
     tokens, merges = learn_merges(words, size)
-    found = more_merges(others, tokens, merges, len(tokens) + room)
-    assert found == plain_more(others, tokens, merges, len(tokens) + room)
+    found = extend_merges(others, tokens, merges, len(tokens) + extra)
+    assert found == reference_extend(others, tokens, merges, len(tokens) + extra)
     assert found[0][: len(tokens)] == tokens
     assert found[1][: len(merges)] == merges
 
 
 @given(WORDS, SIZES, st.integers(0, 20))
-def test_going_on_with_the_same_words_is_learning_more(words: dict[str, int], size: int, room: int) -> None:
+def test_extending_on_the_same_words_equals_longer_training(words: dict[str, int], size: int, extra: int) -> None:
     tokens, merges = learn_merges(words, size + 3)
-    assert more_merges(words, tokens, merges, size + 3 + room) == learn_merges(words, size + 3 + room)
+    assert extend_merges(words, tokens, merges, size + 3 + extra) == learn_merges(words, size + 3 + extra)
 
 
 @given(WORDS, SIZES, st.sampled_from(["", "##"]), st.randoms())
@@ -179,32 +181,32 @@ def test_a_smaller_vocabulary_begins_a_larger_one(words: dict[str, int], size: i
     assert len(set(longer)) == len(longer)
 
 
-def test_special_tokens_keep_their_places() -> None:
+def test_special_tokens_keep_their_ids() -> None:
     tokens = ["<pad>", "<unk>", "a", "b"]
-    assert more_merges({"ab": 2}, tokens, [], 9) == ([*tokens, "ab"], [("a", "b")])
-    assert more_merges({"ab": 2}, [*tokens, "ab"], [], 9) == ([*tokens, "ab"], [("a", "b")])
+    assert extend_merges({"ab": 2}, tokens, [], 9) == ([*tokens, "ab"], [("a", "b")])
+    assert extend_merges({"ab": 2}, [*tokens, "ab"], [], 9) == ([*tokens, "ab"], [("a", "b")])
 
 
 def test_new_characters_come_by_frequency() -> None:
     words = {"azx": 2, "y": 1, "w": 1, "az": 1}  # z 3, x 2, then w before y
-    assert more_merges(words, ["a"], [], 5, new_characters=True) == (["a", "z", "x", "w", "y"], [])
-    assert more_merges(words, ["a"], [], 3, new_characters=True) == (["a", "z", "x"], [])
-    assert more_merges(words, ["a"], [], 6, new_characters=True) == (["a", "z", "x", "w", "y", "az"], [("a", "z")])
+    assert extend_merges(words, ["a"], [], 5, new_characters=True) == (["a", "z", "x", "w", "y"], [])
+    assert extend_merges(words, ["a"], [], 3, new_characters=True) == (["a", "z", "x"], [])
+    assert extend_merges(words, ["a"], [], 6, new_characters=True) == (["a", "z", "x", "w", "y", "az"], [("a", "z")])
 
 
 def test_unknown_characters_are_passed_over() -> None:
-    assert more_merges({"axb": 3}, ["a", "b"], [], 9) == (["a", "b", "ab"], [("a", "b")])
+    assert extend_merges({"axb": 3}, ["a", "b"], [], 9) == (["a", "b", "ab"], [("a", "b")])
 
 
 def test_a_full_vocabulary_is_given_back() -> None:
     tokens, merges = learn_merges(CLASSIC, 14)
-    assert more_merges(CLASSIC, tokens, merges, 14) == (tokens, merges)
-    assert more_merges({"é": 1}, tokens, merges, 3, new_characters=True) == (tokens, merges)
+    assert extend_merges(CLASSIC, tokens, merges, 14) == (tokens, merges)
+    assert extend_merges({"é": 1}, tokens, merges, 3, new_characters=True) == (tokens, merges)
 
 
 def test_merges_of_unknown_tokens_are_refused() -> None:
     with pytest.raises(TokenizerError, match="lacks a token of the merge 'a' \\+ 'b'"):
-        more_merges({"ab": 1}, ["a", "b"], [("a", "b")], 9)
+        extend_merges({"ab": 1}, ["a", "b"], [("a", "b")], 9)
 
 
 def test_any_character_will_do() -> None:
@@ -214,14 +216,14 @@ def test_any_character_will_do() -> None:
     assert merges == [("\U0001f600", "\U0010ffff"), ("\ud800", "\0")]
 
 
-def test_a_pair_that_arises_again_is_counted_anew() -> None:
+def test_a_pair_that_arises_again_is_recounted() -> None:
     """3+2 is joined where it occurs 9 times; 0+1 makes another 3 beside a 2, but that occurs only 5 times."""
     words = [([3, 2], 9), ([0, 1, 2], 5), ([2, 7], 5)]
     symbols = np.array([symbol for word, _ in words for symbol in word], dtype=np.int32)
     numbers = np.array([number for number, (word, _) in enumerate(words) for _ in word], dtype=np.int32)
     answer = np.zeros(1, dtype=np.int64)
     order = []
-    for key in _merge_kernels.best_pairs(symbols, numbers, np.array([count for _, count in words]), 1, answer):
+    for key in merges_module.best_pairs(symbols, numbers, np.array([count for _, count in words]), 1, answer):
         order.append((key >> 32, key & 0xFFFFFFFF))
         answer[0] = {(3, 2): 4, (0, 1): 3, (2, 7): 8}[order[-1]]
     assert order == [(3, 2), (0, 1), (2, 7), (3, 2)]
@@ -229,18 +231,18 @@ def test_a_pair_that_arises_again_is_counted_anew() -> None:
 
 
 def test_many_pairs_make_the_tables_grow() -> None:
-    """More distinct pairs than there is room for at first; every word is one token in the end."""
+    """More distinct pairs than the initial capacity; every word is one token in the end."""
     rng = np.random.default_rng(3)
     letters = [chr(0x4E00 + number) for number in range(300)]
     words = {"".join(rng.choice(letters, 12)): int(count) for count in rng.integers(1, 50, 3000)}
-    assert len({pair for word in words for pair in pairwise(word)}) > 4 * _merge_kernels._BLOCK
+    assert len({pair for word in words for pair in pairwise(word)}) > 4 * merges_module._BLOCK
     tokens, merges = learn_merges(words, 10**6)
     assert set(words) <= set(tokens)
     assert len(tokens) == len(merges) + 300
-    assert learn_merges(words, 308)[1] == plain_learn(words, 308)[1]
+    assert learn_merges(words, 308)[1] == reference_learn(words, 308)[1]
 
 
 def test_a_very_long_word() -> None:
     tokens, merges = learn_merges({"ab" * 100_000: 1}, 20)
     assert tokens[:5] == ["a", "b", "ab", "abab", "abababab"]
-    assert more_merges({"ab" * 100_000: 1}, tokens[:4], merges[:2], 20) == (tokens, merges)
+    assert extend_merges({"ab" * 100_000: 1}, tokens[:4], merges[:2], 20) == (tokens, merges)

@@ -12,11 +12,10 @@ from firth.errors import CorpusError, EncodingError, TokenizerError
 from firth.files import cache_folder
 from firth.text import corpus as corpus_module
 from firth.text.corpus import Corpus, read_corpus
-from firth.tokens import build, recall
-from firth.tokens.build import build_store, open_store, open_tokens
+from firth.tokens import build
+from firth.tokens.build import SpillBuffer, build_store, open_store, open_tokens
 from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.spool import Spool
-from firth.tokens.train import learn_tokenizer, train_tokenizer
+from firth.tokens.train import train_from_chunks, train_tokenizer
 from tests.samples import CHINESE, ENGLISH, KINDS, small_recipe
 
 ODD = ["a <unk> b", "a  [MASK] 我们<mask>喜欢", "\u00a0x\u3000y\t", "\u200b", "e\u0301te\u0301", "  ", "ﬁ İ Ⅷ <s>x"]
@@ -58,7 +57,7 @@ def assert_same_as_two_passes(recipe: TokenizerRecipe, corpus: Corpus, folder: P
     assert tokenizer.data == expected.data
     assert tokenizer.recipe == expected.recipe
     assert tokenizer.digest == expected.digest
-    assert store.facts.to_json() == build_store(corpus, expected, folder, threads=1).facts.to_json()
+    assert store.info.to_json() == build_store(corpus, expected, folder, threads=1).info.to_json()
     store.verify()
 
 
@@ -97,8 +96,8 @@ def test_words_of_other_recipes(changes: dict[str, str | int | bool], tmp_path: 
 
 def test_what_does_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers go through a file, workers forget their chunks, and nothing changes."""
-    monkeypatch.setattr("firth.tokens.spool._MOST_BYTES", 500)
-    monkeypatch.setattr("firth.tokens.jobs._MOST_BYTES", 100)
+    monkeypatch.setattr("firth.tokens.build._MAX_BUFFER_BYTES", 500)
+    monkeypatch.setattr("firth.tokens.workers._MAX_CHUNK_BYTES", 100)
     assert_same_as_two_passes(small_recipe("words"), read_corpus([ENGLISH] * 15), tmp_path / "1", threads=2)
     assert_same_as_two_passes(small_recipe("bpe"), read_corpus(DOCUMENTS), tmp_path / "2", threads=1)
     assert not list(cache_folder().glob("tmp*"))
@@ -107,9 +106,9 @@ def test_what_does_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_spool_gives_back_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np
 
-    monkeypatch.setattr("firth.tokens.spool._MOST_BYTES", 30)
+    monkeypatch.setattr("firth.tokens.build._MAX_BUFFER_BYTES", 30)
     arrays = [np.arange(size, dtype=np.int32) for size in (3, 0, 4, 5, 0, 1)]
-    with Spool() as spool:
+    with SpillBuffer() as spool:
         for array in arrays:
             spool.append(array)
         assert [array.tolist() for array in spool] == [array.tolist() for array in arrays]
@@ -118,7 +117,7 @@ def test_a_spool_gives_back_what_it_took(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_both_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = small_recipe("words")
     first = open_tokens(recipe, read_corpus(DOCUMENTS), threads=1)
-    monkeypatch.setattr("firth.tokens.build.cut_corpus", None)  # calling it would fail
+    monkeypatch.setattr("firth.tokens.build.chunk_corpus", None)  # calling it would fail
     tokenizer, store = open_tokens(recipe, read_corpus(DOCUMENTS), threads=1)
     assert (tokenizer.data, tokenizer.recipe, store.folder) == (first[0].data, first[0].recipe, first[1].folder)
     assert open_store(read_corpus(DOCUMENTS), tokenizer, threads=1).folder == store.folder
@@ -129,16 +128,16 @@ def test_both_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
         open_tokens(recipe, read_corpus(DOCUMENTS[1:]))
 
 
-def test_other_code_learns_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_code_trains_again(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = small_recipe("words")
     open_tokens(recipe, read_corpus(DOCUMENTS), threads=1)
-    monkeypatch.setattr(recall, "_code", lambda: "another")
-    monkeypatch.setattr("firth.tokens.build.cut_corpus", None)
+    monkeypatch.setattr(build, "_code_digest", lambda: "another")
+    monkeypatch.setattr("firth.tokens.build.chunk_corpus", None)
     with pytest.raises(TypeError):
         open_tokens(recipe, read_corpus(DOCUMENTS), threads=1)
 
 
-def test_another_dictionary_learns_anew(tmp_path: Path) -> None:
+def test_a_changed_dictionary_trains_again(tmp_path: Path) -> None:
     words = tmp_path / "words.txt"
     words.write_text("研究自然 100000\n", encoding="utf-8")
     recipe = TokenizerRecipe(model="words", dictionary=str(words))
@@ -169,7 +168,7 @@ def test_nothing_to_learn_or_to_store() -> None:
 
 @pytest.mark.parametrize("damage", [b"x\xff\xfey", b"a \0 b", "的".encode()[:2]])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_damage_in_a_file_is_told_as_ever(damage: bytes, threads: int, tmp_path: Path) -> None:
+def test_damage_in_a_file_raises_the_same_error(damage: bytes, threads: int, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("plain text of é\n\n".encode() * 30_000 + damage)
     recipe = TokenizerRecipe(model="words", split="space")
@@ -189,7 +188,7 @@ def test_the_library_would_write_the_same_json() -> None:
 
     from firth.tokens.train import _to_json, _vocabulary
 
-    tokenizer = learn_tokenizer(small_recipe("words"), {'a"b': 3, "back\\slash": 2, "中": 1, "\u2028é\x01": 1})
+    tokenizer = train_from_chunks(small_recipe("words"), {'a"b': 3, "back\\slash": 2, "中": 1, "\u2028é\x01": 1})
     model = models.WordLevel(_vocabulary(tokenizer.vocabulary), unk_token="<unk>")
     assert tokenizer.data.decode() == _to_json(model, tokenizer.recipe)
     assert "backend" not in tokenizer.__dict__  # it is read when it is needed

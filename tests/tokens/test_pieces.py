@@ -70,7 +70,7 @@ def losses_by_hand(words: Mapping[str, int], pieces: Mapping[str, float]) -> dic
 
 
 def model_with_random_scores(words: Mapping[str, int], seed: int) -> PieceModel:
-    model = PieceModel(words, size=1000, longest=5, seed_pieces=1000)
+    model = PieceModel(words, size=1000, max_length=5, seed_pieces=1000)
     model.scores[:] = np.random.default_rng(seed).uniform(-9, -1, model.scores.size)
     return model
 
@@ -81,8 +81,8 @@ def living(model: PieceModel) -> dict[str, float]:
 
 
 def test_one_step_worked_by_hand() -> None:
-    model = PieceModel({"ab": 3}, size=9, longest=16, seed_pieces=9)
-    # Each character covers 3 characters of text, the pair 6: shares of 1/4, 1/4 and 1/2.
+    model = PieceModel({"ab": 3}, size=9, max_length=16, seed_pieces=9)
+    # Each character covers 3 characters of text, the pair 6: fractions of 1/4, 1/4 and 1/2.
     assert living(model) == pytest.approx({"a": math.log(1 / 4), "b": math.log(1 / 4), "ab": math.log(1 / 2)})
     # The pair as a whole weighs 1/2, cut in two 1/16: it is whole 8 times in 9.
     assert model.expect().tolist() == pytest.approx([1 / 3, 1 / 3, 8 / 3])
@@ -114,26 +114,26 @@ def test_expected_counts_are_right_after_pieces_were_dropped(words: dict[str, in
 
 
 @given(WORDS, st.integers(0, 99), st.integers(0, 8))
-def test_the_costliest_pieces_are_kept(words: dict[str, int], seed: int, room: int) -> None:
+def test_the_costliest_pieces_are_kept(words: dict[str, int], seed: int, extra: int) -> None:
     model = model_with_random_scores(words, seed)
     characters, losses = set("".join(words)), losses_by_hand(words, living(model))
-    model.prune(len(characters) + room)
+    model.prune(len(characters) + extra)
     kept = living(model).keys() - characters
     assert characters <= living(model).keys()
-    assert len(kept) == min(room, len(losses))
+    assert len(kept) == min(extra, len(losses))
     assert kept <= losses.keys()
     cheapest_kept = min((losses[piece] for piece in kept), default=math.inf)
     assert all(losses[piece] <= cheapest_kept + 1e-9 for piece in losses.keys() - kept)
 
 
 @given(WORDS, st.integers(2, 5), st.integers(0, 20))
-def test_it_starts_from_the_substrings_that_cover_most(words: dict[str, int], longest: int, others: int) -> None:
+def test_it_starts_from_the_substrings_that_cover_most(words: dict[str, int], max_length: int, others: int) -> None:
     characters = set("".join(words))
-    model = PieceModel(words, size=1000, longest=longest, seed_pieces=len(characters) + others)
+    model = PieceModel(words, size=1000, max_length=max_length, seed_pieces=len(characters) + others)
     counts: Counter[str] = Counter()
     for word, count in words.items():
         for begin in range(len(word)):
-            for end in range(begin + 2, min(begin + longest, len(word)) + 1):
+            for end in range(begin + 2, min(begin + max_length, len(word)) + 1):
                 counts[word[begin:end]] += count
     cover = {text: count * len(text) for text, count in counts.items() if count >= 2}
     texts = model.texts()
@@ -146,21 +146,21 @@ def test_it_starts_from_the_substrings_that_cover_most(words: dict[str, int], lo
 
 
 @given(WORDS, st.integers(1, 30), st.integers(1, 5))
-def test_size_characters_length_and_order(words: dict[str, int], size: int, longest: int) -> None:
-    pieces = learn_pieces(words, size, longest=longest)
+def test_size_characters_length_and_order(words: dict[str, int], size: int, max_length: int) -> None:
+    pieces = learn_pieces(words, size, max_length=max_length)
     characters = Counter(letter for word, count in words.items() for letter in word * count)
     wanted = sorted(characters, key=lambda letter: (-characters[letter], letter))[:size]
     texts = [text for text, _ in pieces]
     assert len(texts) == len(set(texts)) <= size
     assert set(wanted) <= set(texts)
-    assert all(len(text) <= longest and any(text in word for word in words) for text in texts)
+    assert all(len(text) <= max_length and any(text in word for word in words) for text in texts)
     assert pieces == sorted(pieces, key=lambda pair: (-pair[1], pair[0]))
     assert sum(math.exp(value) for _, value in pieces) <= 1 + 1e-5
 
 
 def test_probabilities_sum_to_one_before_pieces_are_cut() -> None:
     words = {word: 1000 * count for word, count in TOWN.items()}
-    model = PieceModel(words, size=60, longest=16, seed_pieces=1000)
+    model = PieceModel(words, size=60, max_length=16, seed_pieces=1000)
     model.estimate()
     assert 0.99 < np.exp(model.scores).sum() <= 1
 
@@ -203,7 +203,7 @@ def test_scores_survive_json_exactly() -> None:
     assert all(value == round(value, 6) for _, value in pieces)
 
 
-def test_more_characters_than_room() -> None:
+def test_more_characters_than_the_vocabulary_size() -> None:
     pieces = learn_pieces({"zzzaab": 5, "cd": 5}, 3)
     assert [text for text, _ in pieces] == ["z", "a", "b"]  # b, c and d are equally frequent
     assert learn_pieces({"x": 7}, 1) == [("x", 0.0)]
@@ -211,7 +211,7 @@ def test_more_characters_than_room() -> None:
 
 def test_a_long_word_neither_overflows_nor_vanishes() -> None:
     clause = "".join(random.Random(0).choices("的一是不了人我在有他这中大来上", k=5000))
-    model = PieceModel({clause: 1}, size=500, longest=16, seed_pieces=100_000)
+    model = PieceModel({clause: 1}, size=500, max_length=16, seed_pieces=100_000)
     expected = model.expect()
     lengths = np.array([len(text) for text in model.texts()])
     assert expected @ lengths == pytest.approx(5000)  # each character is in one piece
@@ -236,7 +236,7 @@ def test_no_words(words: dict[str, int]) -> None:
         learn_pieces(words, 10)
 
 
-@pytest.mark.parametrize("wrong", [{"size": 0}, {"longest": 0}, {"rounds": 0}, {"shrink": 1.0}, {"shrink": 0.0}])
+@pytest.mark.parametrize("wrong", [{"size": 0}, {"max_length": 0}, {"rounds": 0}, {"shrink": 1.0}, {"shrink": 0.0}])
 def test_impossible_settings(wrong: dict[str, float]) -> None:
     settings: dict[str, float] = {"size": 10, **wrong}
     with pytest.raises(TokenizerError, match=r"at least 1 and shrink between"):

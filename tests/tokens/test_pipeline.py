@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firth.text.corpus import read_corpus
-from firth.tokens.encoder import Encoder
-from firth.tokens.pipeline import WordCutter
+from firth.tokens.encoder import TextEncoder
 from firth.tokens.recipe import TokenizerRecipe
+from firth.tokens.tokenizer import WordSplitter
 from firth.tokens.train import count_words, train_tokenizer
 from tests.samples import CHINESE, ENGLISH
 
@@ -34,11 +34,11 @@ CHUNKS = st.lists(st.sampled_from(PIECES) | st.characters(exclude_categories=["C
 @pytest.mark.parametrize("name", RECIPES)
 @given(chunk=CHUNKS.filter(bool))
 def test_a_plain_chunk_is_a_word(name: str, chunk: str) -> None:
-    cutter = WordCutter(RECIPES[name])
+    cutter = WordSplitter(RECIPES[name])
     if cutter.is_plain(chunk):
         assert cutter.words(chunk) == [chunk]
         assert cutter.word(chunk) == chunk
-    if cutter.repeats:  # so does each word of which the vocabulary may be made
+    if cutter.is_identity:  # so does each word of which the vocabulary may be made
         for word in cutter.words(chunk):
             assert cutter.words(word) == [word]
 
@@ -48,7 +48,7 @@ def test_a_plain_chunk_is_a_word(name: str, chunk: str) -> None:
 def test_words_are_counted_as_the_library_cuts_them(name: str, chunks: dict[str, int]) -> None:
     expected: dict[str, int] = {}
     for chunk, count in chunks.items():
-        for word in WordCutter(RECIPES[name]).words(chunk):
+        for word in WordSplitter(RECIPES[name]).words(chunk):
             expected[word] = expected.get(word, 0) + count
     assert count_words(RECIPES[name], chunks) == expected
 
@@ -58,7 +58,7 @@ def test_ids_equal_those_of_the_library(name: str) -> None:
     corpus = read_corpus([[*ENGLISH, *CHINESE, "".join(PIECES), " ".join(PIECES)] * 3, PIECES[:9]])
     recipe = replace(RECIPES[name], min_count=4)  # so some words are unknown
     tokenizer = train_tokenizer(recipe, corpus)
-    encoder = Encoder(tokenizer)
+    encoder = TextEncoder(tokenizer)
 
     @given(st.lists(st.lists(CHUNKS | st.sampled_from(tokenizer.vocabulary)).map(" ".join).map(str.strip), max_size=4))
     def compare(sentences: list[str]) -> None:

@@ -18,13 +18,12 @@ from firth.files import cache_folder
 from firth.text import corpus as corpus_module
 from firth.text.corpus import Corpus, read_corpus
 from firth.tokens import workers
-from firth.tokens.build import build_store, open_store
-from firth.tokens.encoder import Encoded
-from firth.tokens.jobs import Reply, Setup
+from firth.tokens.build import StoreWriter, build_store, open_store
+from firth.tokens.encoder import EncodedSentences
 from firth.tokens.store import FILES, TokenStore
-from firth.tokens.store_writer import StoreWriter
 from firth.tokens.tokenizer import Tokenizer
 from firth.tokens.train import train_tokenizer
+from firth.tokens.workers import JobConfig, Message
 from tests.samples import CHINESE, ENGLISH, small_recipe
 
 DOCUMENTS = [[*ENGLISH, *CHINESE], ENGLISH[:1], [CHINESE[0], "\u200b", ENGLISH[2]], CHINESE] * 7
@@ -45,10 +44,10 @@ def test_it_holds_what_the_tokenizer_gives(tokenizer: Tokenizer) -> None:
     store = open_store(read_corpus(DOCUMENTS), tokenizer)
     sentences = [sentence for document in DOCUMENTS for sentence in document]
     tokens = [one for one in tokenizer.encode_batch(sentences) if one.ids]
-    assert [store.sentence(index).tolist() for index in range(store.facts.sentences)] == [one.ids for one in tokens]
-    assert store.starts.tolist() == [start for one in tokens for start in one.starts]
-    assert store.facts.tokens == len(store) == sum(len(one.ids) for one in tokens)
-    assert store.facts.bytes == sum(len(sentence.encode()) for sentence in sentences)
+    assert [store.sentence(index).tolist() for index in range(store.info.sentences)] == [one.ids for one in tokens]
+    assert store.word_starts.tolist() == [start for one in tokens for start in one.word_starts]
+    assert store.info.tokens == len(store) == sum(len(one.ids) for one in tokens)
+    assert store.info.bytes == sum(len(sentence.encode()) for sentence in sentences)
     kept = [[s for s in document if tokenizer.encode(s).ids] for document in DOCUMENTS]
     assert np.diff(store.documents.astype(int)).tolist() == [len(document) for document in kept]
     assert [ids.tolist() for ids in store.document(1)] == [tokenizer.encode(ENGLISH[0]).ids]
@@ -56,7 +55,7 @@ def test_it_holds_what_the_tokenizer_gives(tokenizer: Tokenizer) -> None:
 
 def test_rows_are_batches(words: Tokenizer) -> None:
     store = open_store(read_corpus(DOCUMENTS), words)
-    rows = store.rows(np.array([0, 5, 2]), 4)
+    rows = store.windows(np.array([0, 5, 2]), 4)
     assert rows.tolist() == [store.ids[a : a + 4].tolist() for a in (0, 5, 2)]
 
 
@@ -65,7 +64,7 @@ def test_the_number_of_workers_changes_nothing(tokenizer: Tokenizer, tmp_path: P
     corpus = read_corpus(DOCUMENTS)
     assert len(list(corpus.blocks())) > 10
     stores = [build_store(corpus, tokenizer, tmp_path / str(threads), threads) for threads in (1, 2, 3)]
-    assert len({store.facts.to_json() for store in stores}) == 1
+    assert len({store.info.to_json() for store in stores}) == 1
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -82,7 +81,7 @@ def test_long_documents_in_pieces_are_one_document(words: Tokenizer, monkeypatch
     monkeypatch.setattr("firth.text.readers.PIECE", 40)
     pieces = read_corpus([["one two three"] * 50, ["four five"]])
     assert sum(document.continues for document in pieces.raw_documents()) > 10
-    assert open_store(pieces, words).facts.documents == whole.facts.documents == 2
+    assert open_store(pieces, words).info.documents == whole.info.documents == 2
 
 
 @pytest.mark.parametrize("size", [1, 7, 15, 40, 1000])
@@ -109,10 +108,10 @@ def test_a_document_begins_where_its_first_token_is(words: Tokenizer, tmp_path: 
         ([1, 1], [False, True]),
     ]
     with StoreWriter(tmp_path, words) as writer:
-        for lengths, opens in blocks:
+        for lengths, starts_document in blocks:
             ids = np.full(sum(lengths), 7, dtype=writer.dtype)
-            encoded = Encoded(ids, np.ones(ids.size, dtype=np.bool_), np.array(lengths, dtype=np.int64))
-            writer.add(encoded, np.array(opens, dtype=np.bool_))
+            encoded = EncodedSentences(ids, np.ones(ids.size, dtype=np.bool_), np.array(lengths, dtype=np.int64))
+            writer.add(encoded, np.array(starts_document, dtype=np.bool_))
         facts = writer.finish("corpus", size=20)
     (tmp_path / "store.json").write_text(facts.to_json())
     store = TokenStore(tmp_path)
@@ -135,7 +134,7 @@ def test_other_text_or_tokens_make_another(words: Tokenizer, tokenizers_by_kind:
         open_store(read_corpus(DOCUMENTS), tokenizers_by_kind["chars"]),
         open_store(read_corpus(DOCUMENTS).parts(0.45, 0.45)[0], words),
     ]
-    assert len({store.facts.digest for store in stores}) == 4
+    assert len({store.info.digest for store in stores}) == 4
 
 
 @pytest.mark.parametrize("name", [*FILES, "store.json"])
@@ -160,7 +159,7 @@ def test_a_damaged_store_is_built_again(words: Tokenizer) -> None:
     (store.folder / "ids.bin").write_bytes(b"")
     again = open_store(read_corpus(DOCUMENTS), words)
     again.verify()
-    assert again.facts.to_json() == store.facts.to_json()
+    assert again.info.to_json() == store.info.to_json()
 
 
 BUILD = """
@@ -174,7 +173,7 @@ from firth.tokens.train import train_tokenizer
 corpus_module.BLOCK = 2000
 corpus = read_corpus(sys.argv[1])
 print("ready", flush=True)
-print(open_store(corpus, train_tokenizer(TokenizerRecipe(model="words"), corpus)).facts.digest)
+print(open_store(corpus, train_tokenizer(TokenizerRecipe(model="words"), corpus)).info.digest)
 """
 
 
@@ -218,32 +217,32 @@ def test_two_processes_build_the_same_one(big_file: Path) -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_a_worker_that_is_killed_fails_the_run(words: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    ask = workers.Process.ask
+    request = workers.WorkerProcess.request
 
-    def ask_and_kill(self: workers.Process, request: Reply) -> Reply:
-        if self._ready:
+    def request_and_kill(self: workers.WorkerProcess, message: Message) -> Message:
+        if self._is_ready:
             os.kill(self._process.pid, signal.SIGKILL)
-        return ask(self, request)
+        return request(self, message)
 
-    monkeypatch.setattr(workers.Process, "ask", ask_and_kill)
+    monkeypatch.setattr(workers.WorkerProcess, "request", request_and_kill)
     with pytest.raises(WorkerError, match=r"killed.*fewer --threads"):
         open_store(read_corpus(DOCUMENTS), words, threads=2)
     assert not list((cache_folder() / "stores").iterdir())
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_a_worker_that_fails_tells_why(words: Tokenizer) -> None:
+def test_a_failing_worker_reports_the_reason(words: Tokenizer) -> None:
     blocks = read_corpus(DOCUMENTS).blocks()
-    wrong = Setup("encode", words.recipe, "lines", b"not a tokenizer")
+    wrong = JobConfig("encode", words.recipe, "lines", b"not a tokenizer")
     with pytest.raises(WorkerError, match=r"tokenizer.json cannot be read"):
         list(workers.run_job(wrong, blocks, threads=2))
-    unknown = Setup("dance", words.recipe, "lines")
+    unknown = JobConfig("dance", words.recipe, "lines")
     with pytest.raises(WorkerError, match="KeyError: 'dance'"):
         list(workers.run_job(unknown, read_corpus(DOCUMENTS).blocks(), threads=2))
 
 
 def test_opening_reads_no_tokens(words: Tokenizer) -> None:
-    """The facts alone decide the sizes: a store whose ids were all changed still opens at once."""
+    """Only the sizes in store.json are checked: a store whose ids were all changed still opens."""
     store = open_store(read_corpus(DOCUMENTS), words)
     size = (store.folder / "ids.bin").stat().st_size
     (store.folder / "ids.bin").write_bytes(bytes(size))

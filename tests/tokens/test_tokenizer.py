@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from firth.errors import CorpusError, TokenizerError
 from firth.text.corpus import Corpus, read_corpus
 from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.tokenizer import EOS, MASK, PAD, UNK, Tokenizer, join_words, token_starts, word_starts
+from firth.tokens.tokenizer import EOS, MASK, PAD, UNK, Tokenizer, find_word_starts, flag_word_starts, join_words
 from firth.tokens.train import train_tokenizer
 from tests.samples import CHINESE, ENGLISH, small_recipe
 
@@ -125,7 +125,7 @@ def test_segmented_text_is_left_alone() -> None:
     ("content", "message"),
     [("", "holds no words"), ("词 often n\n", "line 1"), (None, "no dictionary")],
 )
-def test_a_wrong_dictionary_is_told(tmp_path: Path, content: str | None, message: str) -> None:
+def test_a_wrong_dictionary_is_an_error(tmp_path: Path, content: str | None, message: str) -> None:
     path = tmp_path / "words.txt"
     if content is not None:
         path.write_text(content, encoding="utf-8")
@@ -134,12 +134,12 @@ def test_a_wrong_dictionary_is_told(tmp_path: Path, content: str | None, message
 
 
 def test_starts_of_words_by_hand() -> None:
-    assert word_starts("don't stop, 3.50") == [0, 5, 10, 11]
-    assert word_starts("我们\0喜欢 abc\0语言") == [0, 2, 4, 8]
-    assert word_starts("") == word_starts("  ") == []
+    assert find_word_starts("don't stop, 3.50") == [0, 5, 10, 11]
+    assert find_word_starts("我们\0喜欢 abc\0语言") == [0, 2, 4, 8]
+    assert find_word_starts("") == find_word_starts("  ") == []
     # byte pieces of one character share its offsets: only the first begins the word
-    assert token_starts([(0, 1), (0, 1), (0, 1), (1, 2), (2, 3)], [0, 2]) == [True, False, False, False, True]
-    assert token_starts([(0, 4), (4, 6)], [0, 1, 2]) == [True, False]
+    assert flag_word_starts([(0, 1), (0, 1), (0, 1), (1, 2), (2, 3)], [0, 2]) == [True, False, False, False, True]
+    assert flag_word_starts([(0, 4), (4, 6)], [0, 1, 2]) == [True, False]
 
 
 def test_joining_is_idempotent() -> None:

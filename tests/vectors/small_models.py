@@ -10,17 +10,16 @@ import numpy as np
 
 from firth.artifact.models import save
 from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.tokenizer import Tokenizer
+from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
 from firth.tokens.train import tokenizer_from_words
 from firth.vectors.model import VectorModel
 from firth.vectors.recipe import Word2vecRecipe
-from firth.vectors.text import FIRST_WORD
 
 
 def small_tokenizer(words: Sequence[str], lowercase: bool = True) -> Tokenizer:
     """A tokenizer with these words, the first one most frequent."""
     recipe = TokenizerRecipe(model="words", lowercase=lowercase, split="punctuation")
-    return tokenizer_from_words(recipe, {word: len(words) - place for place, word in enumerate(words)})
+    return tokenizer_from_words(recipe, {word: len(words) - position for position, word in enumerate(words)})
 
 
 def small_model(words: Sequence[str], vectors: Any, lowercase: bool = True, **options: Any) -> VectorModel:

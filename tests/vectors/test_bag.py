@@ -13,7 +13,7 @@ from firth.artifact.models import load
 from firth.errors import AbilityError, ArtifactError
 from firth.text.oracle import oracle_source
 from firth.vectors import bag
-from firth.vectors.bag import BagModel, TfidfModel, restore
+from firth.vectors.bag import BagModel, TfidfModel, restore_bag
 from tests.command import firth
 
 DOCUMENTS = ["red cat\nred dog", "red cat cat", "blue dog dog", "blue bird"]
@@ -44,7 +44,7 @@ def tfidf(tmp_path_factory: pytest.TempPathFactory) -> TfidfModel:
 
 
 def test_no_word_is_like_another(onehot: BagModel) -> None:
-    """Scores are 0 by construction: what is told is how frequent the words are."""
+    """Scores are 0 by construction, so that words are ranked by frequency."""
     found = onehot.similar("red", 10)
     assert found[:2] == [("cat", 0.0), ("dog", 0.0)]
     assert dict(found) == {"cat": 0, "dog": 0, "blue": 0, "bird": 0}
@@ -52,9 +52,9 @@ def test_no_word_is_like_another(onehot: BagModel) -> None:
     assert onehot.similarity("red", "cat") == 0
     assert onehot.similar("red", 1) == [("cat", 0.0)]
     assert onehot.similar("red", -1) == []
-    for ask in (onehot.similar, onehot.row):
+    for query in (onehot.similar, onehot.row):
         with pytest.raises(AbilityError, match="unicorn"):
-            ask("unicorn")
+            query("unicorn")
 
 
 def test_texts_are_counts(onehot: BagModel) -> None:
@@ -149,7 +149,7 @@ def test_damaged_arrays(tfidf: TfidfModel) -> None:
     arrays = tfidf.arrays()
 
     def again(**changed: Any) -> BagModel:
-        return restore(tfidf.recipe, arrays | changed, tfidf.tokenizer, tfidf.layout)
+        return restore_bag(tfidf.recipe, arrays | changed, tfidf.tokenizer, tfidf.layout)
 
     assert again().similar("red") == tfidf.similar("red")
     for name, value in [

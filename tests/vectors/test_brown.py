@@ -18,24 +18,23 @@ from firth.artifact.models import load
 from firth.errors import AbilityError, ArtifactError
 from firth.text.oracle import oracle_source
 from firth.vectors import _brown_kernels as kernels
-from firth.vectors.bigrams import Bigrams, count_bigrams
 from firth.vectors.brown import (
     BrownModel,
+    by_frequency,
     cluster,
-    first_members,
-    first_state,
-    frequent_first,
+    initial_members,
+    initial_state,
     mutual_information,
-    neighbours,
+    neighbour_lists,
+    path_similarity,
     rank_bigrams,
-    restore,
-    shared_path,
+    restore_brown,
 )
-from firth.vectors.text import TrainingText
+from firth.vectors.text import BigramCounts, TrainingText, count_bigrams
 from tests.command import firth
 
 SPECIALS = ["<pad>", "<unk>", "<s>", "</s>", "<mask>"]
-Table = npt.NDArray[np.int64]
+Matrix = npt.NDArray[np.int64]
 
 
 def text_of(*sentences: str) -> TrainingText:
@@ -49,21 +48,21 @@ def text_of(*sentences: str) -> TrainingText:
     )
 
 
-def random_bigrams(seed: int, words: int, pairs: int) -> Bigrams:
+def random_bigrams(seed: int, words: int, pairs: int) -> BigramCounts:
     rng = np.random.default_rng(seed)
     left, right = np.divmod(rng.choice(words * words, size=pairs, replace=False), words)
     counts = rng.integers(1, 6, size=pairs) ** 3
-    return Bigrams(left, right, counts)
+    return BigramCounts(left, right, counts)
 
 
-def class_table(bigrams: Bigrams, place: Table, slots: int) -> Table:
+def class_table(bigrams: BigramCounts, slot_of: Matrix, slots: int) -> Matrix:
     """How often each class follows each other one, added up afresh."""
     table = np.zeros((slots, slots), dtype=np.int64)
-    np.add.at(table, (place[bigrams.left], place[bigrams.right]), bigrams.counts)
+    np.add.at(table, (slot_of[bigrams.left], slot_of[bigrams.right]), bigrams.counts)
     return table
 
 
-def slow_loss(table: Table, a: int, b: int) -> float:
+def slow_loss(table: Matrix, a: int, b: int) -> float:
     """What merging two classes loses of the mutual information, by making the table of the merged classes."""
     merged = table.copy()
     merged[a] += merged[b]
@@ -72,13 +71,13 @@ def slow_loss(table: Table, a: int, b: int) -> float:
     return mutual_information(table) - mutual_information(merged)
 
 
-def scaled_loss(state: kernels.Classes, table: Table, a: int, b: int) -> int:
+def scaled_loss(state: kernels.ClusterState, table: Matrix, a: int, b: int) -> int:
     """The same in the integers of the kernels."""
 
     def f(values: Any) -> int:
         return sum(kernels.f(int(n), state.table, state.scale) for n in np.ravel(values))
 
-    def information(table: Table) -> int:
+    def information(table: Matrix) -> int:
         return f(table) - f(table.sum(axis=0)) - f(table.sum(axis=1))
 
     merged = table.copy()
@@ -88,9 +87,9 @@ def scaled_loss(state: kernels.Classes, table: Table, a: int, b: int) -> int:
     return information(table) - information(merged)
 
 
-def check_state(state: kernels.Classes, bigrams: Bigrams, place: Table) -> None:
+def check_state(state: kernels.ClusterState, bigrams: BigramCounts, slot_of: Matrix) -> None:
     """Counts and all losses are those of the classes, to the last bit."""
-    table = class_table(bigrams, place, state.live.size)
+    table = class_table(bigrams, slot_of, state.live.size)
     assert np.array_equal(state.after, table)
     assert np.array_equal(state.before, table.T)
     assert np.array_equal(state.left, table.sum(axis=1))
@@ -105,45 +104,45 @@ def check_state(state: kernels.Classes, bigrams: Bigrams, place: Table) -> None:
     assert np.all(np.diag(state.loss) == kernels.NONE)
 
 
-def slow_turns(bigrams: Bigrams, words: int, clusters: int) -> Table:
+def slow_turns(bigrams: BigramCounts, words: int, clusters: int) -> Matrix:
     """The slots of all words after their turns, every loss computed afresh."""
-    place = np.full(words, clusters + 1)
+    slot_of = np.full(words, clusters + 1)
     live: list[int] = []
     sizes = [0] * (clusters + 2)
     free = 0
-    state = first_state(int(bigrams.counts.sum()), clusters)
+    state = initial_state(int(bigrams.counts.sum()), clusters)
     for word in range(words):
-        place[word] = free
+        slot_of[word] = free
         sizes[free] = 1
         live = sorted([*live, free])
         free = len(live)
         if len(live) > clusters:
-            table = class_table(bigrams, place, clusters + 2)
+            table = class_table(bigrams, slot_of, clusters + 2)
             kept, gone = min(itertools.combinations(live, 2), key=lambda pair: scaled_loss(state, table, *pair))
             if sizes[gone] > sizes[kept]:
                 kept, gone = gone, kept
-            place[place == gone] = kept
+            slot_of[slot_of == gone] = kept
             sizes[kept] += sizes[gone]
             live.remove(gone)
             free = gone
-    return place
+    return slot_of
 
 
 @pytest.mark.parametrize(("words", "pairs", "clusters"), [(9, 30, 4), (12, 100, 5), (10, 14, 3), (6, 30, 2)])
 def test_losses_are_exact_after_every_step(words: int, pairs: int, clusters: int) -> None:
     bigrams = random_bigrams(words, words, pairs)
-    state, members = first_state(int(bigrams.counts.sum()), clusters), first_members(words, clusters)
-    followers = neighbours(bigrams.left, bigrams.right, bigrams.counts, words)
-    leaders = neighbours(bigrams.right, bigrams.left, bigrams.counts, words)
+    state, members = initial_state(int(bigrams.counts.sum()), clusters), initial_members(words, clusters)
+    followers = neighbour_lists(bigrams.left, bigrams.right, bigrams.counts, words)
+    predecessors = neighbour_lists(bigrams.right, bigrams.left, bigrams.counts, words)
     free = 0
     for word in range(words):
-        free = kernels.take_turns(state, members, np.array([word]), followers, leaders, free)
-        check_state(state, bigrams, members.place)
-    assert members.place.tolist() == slow_turns(bigrams, words, clusters).tolist()
+        free = kernels.cluster_words(state, members, np.array([word]), followers, predecessors, free)
+        check_state(state, bigrams, members.slot_of)
+    assert members.slot_of.tolist() == slow_turns(bigrams, words, clusters).tolist()
     while state.live.sum() > 1:
         before, cost = mutual_information(state.after), state.loss.min()
         kernels.merge_best(state, members)
-        check_state(state, bigrams, members.place)
+        check_state(state, bigrams, members.slot_of)
         lost = before - mutual_information(state.after)
         assert cost / state.scale / bigrams.counts.sum() / np.log(2) == pytest.approx(lost, abs=1e-9)
 
@@ -160,13 +159,13 @@ def test_classes_are_those_of_brute_force(seed: int, clusters: int) -> None:
 
 
 def test_by_hand() -> None:
-    """Determiner, noun and verb follow each other in a circle: classes tell log2(3) bits about their neighbours.
+    """Determiner, noun and verb follow each other: classes have log2(3) bits of information about their neighbours.
 
     Any two of the three lose the same when they are merged; the lowest slots are those of the words that came first:
     verb and determiner, which are seen more often together than the nouns.
     """
     text = text_of("the cat ran a dog ran the dog ran a cat ran the")
-    words = frequent_first(text.counts)
+    words = by_frequency(text.counts)
     assert [text.words[word] for word in words] == ["ran", "the", "cat", "a", "dog"]
     tree = cluster(rank_bigrams(count_bigrams(text), words, len(text.words)), 5, 3)
     ran, the, cat, a, dog = (tree.bits[number] for number in tree.clusters)
@@ -198,10 +197,10 @@ def test_bigrams_of_parts_add_up(seed: int, chunk: int) -> None:
     assert found.counts.tolist() == [slow[pair] for pair in sorted(slow)]
 
 
-def test_shared_paths() -> None:
-    assert shared_path("0", "1") == 0
-    assert shared_path("0101", "01") == 0.5
-    assert shared_path("0101", "0101") == 1
+def test_path_similarity() -> None:
+    assert path_similarity("0", "1") == 0
+    assert path_similarity("0101", "01") == 0.5
+    assert path_similarity("0101", "0101") == 1
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +217,7 @@ def oracle_model(tmp_path_factory: pytest.TempPathFactory) -> BrownModel:
 
 
 def test_words_of_a_class_of_the_grammar_end_up_together(oracle_model: BrownModel) -> None:
-    """Purity: the share of words that belong to the class most frequent in their cluster."""
+    """Purity: the fraction of words that belong to the class most frequent in their cluster."""
     of = {word: name for name, words in oracle_source("english").classes.items() for word in words}
     inside: dict[str, Counter[str]] = defaultdict(Counter)
     for bits, word, _ in oracle_model.paths():
@@ -252,13 +251,13 @@ def test_paths_are_a_binary_tree(oracle_model: BrownModel) -> None:
     bits = oracle_model.bits
     assert bits == sorted(bits)
     assert len(bits) == 24
-    assert sum(2.0 ** -len(path) for path in bits) == 1  # no path goes on beyond another, and no branch is empty
+    assert sum(2.0 ** -len(path) for path in bits) == 1  # no path is a prefix of another, and no branch is empty
     listed = list(oracle_model.paths())
     assert [path for path, _, _ in listed] == sorted(path for path, _, _ in listed)
     assert sum(count for _, _, count in listed) == oracle_model.counts.sum()
 
 
-def test_texts_are_shares_of_classes(oracle_model: BrownModel) -> None:
+def test_texts_are_distributions_over_classes(oracle_model: BrownModel) -> None:
     one, two = (word for _, word, _ in list(oracle_model.paths())[::50][:2])
     vectors = oracle_model.embed([f"{one} {two} {one} unicorn", "", "unicorn"])
     assert vectors.dtype == np.float32
@@ -274,7 +273,7 @@ def test_damaged_arrays(oracle_model: BrownModel) -> None:
     model, arrays = oracle_model, oracle_model.arrays()
 
     def again(**changed: Any) -> BrownModel:
-        return restore(model.recipe, arrays | changed, model.tokenizer, model.layout)
+        return restore_brown(model.recipe, arrays | changed, model.tokenizer, model.layout)
 
     assert list(again().paths()) == list(model.paths())
     wrong_bits = arrays["bits"].copy()
@@ -313,7 +312,7 @@ def test_the_same_text_gives_the_same_bytes(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("word\n" * 20, "1 word"),
-        ("one\ntwo\n" * 20, "no two words stand beside each other"),
+        ("one\ntwo\n" * 20, "no two words are adjacent"),
         ("a b c\n", "lower min_count"),
     ],
 )
@@ -343,7 +342,7 @@ def test_paths_files_and_back(oracle_model: BrownModel, tmp_path: Path) -> None:
     word = lines[0].split("\t")[1]
     assert dict(again.similar(word, 1000)) == dict(oracle_model.similar(word, 1000))
     assert again.embed([word]) == pytest.approx(oracle_model.embed([word]))
-    with pytest.raises(AbilityError, match="Brown clusters and nothing else"):
+    with pytest.raises(AbilityError, match="Brown clusters only"):
         export_brown(None, path)
 
 
@@ -356,8 +355,8 @@ def test_paths_files_and_back(oracle_model: BrownModel, tmp_path: Path) -> None:
         (b"0\ta\t1\n1\tb c\t1\n", "line 2: expected"),
         (b"0\ta\t1\n1\tb\t-1\n", "line 2: expected"),
         (b"0\ta\t1\n1\tb\t99999999999999999999\n", "line 2: expected"),
-        (b"0\ta\t1\n1\ta\t1\n", "line 2: 'a' has bits already"),
-        (b"0\ta\t1\n0\tb\t1\n", "has 1 classes"),
+        (b"0\ta\t1\n1\ta\t1\n", "line 2: 'a' is in the file twice"),
+        (b"0\ta\t1\n0\tb\t1\n", "has 1 clusters"),
         (b"0\t\xff\t1\n", "line 1: it is not UTF-8"),
         (b"0" * 30_000 + b"\ta\t1\n", "line 1: it is longer"),
     ],

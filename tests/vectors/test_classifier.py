@@ -1,4 +1,4 @@
-"""The bag of tricks against a plain NumPy twin, finite differences, hashes by hand, and itself."""
+"""The fastText classifier against a NumPy reference, finite differences, hashes by hand, and itself."""
 
 from __future__ import annotations
 
@@ -12,19 +12,26 @@ import pytest
 
 from firth.errors import AbilityError, ArtifactError, CorpusError, RecipeError, TrainingError
 from firth.text.corpus import read_corpus
-from firth.tokens.tokenizer import EOS, UNK
+from firth.tokens.tokenizer import EOS, FIRST_WORD, UNK
 from firth.vectors import _classifier_kernels as kernels
 from firth.vectors import classifier
-from firth.vectors.classifier import TextBlocks, mark_buckets, restore, settle, train_classifier
-from firth.vectors.classifier_model import ClassifierModel, label_tree, tree_probabilities
-from firth.vectors.classifier_rows import list_rows, slots_of, spell_all, word_hashes
-from firth.vectors.job import Job
+from firth.vectors.classifier import ClassifierTrainer, resolve_defaults, train_classifier, used_buckets
+from firth.vectors.classifier_model import (
+    ClassifierModel,
+    label_tree,
+    list_rows,
+    rows_of_buckets,
+    tree_probabilities,
+    vocabulary_features,
+    word_hashes,
+)
+from firth.vectors.job import VectorJob
 from firth.vectors.recipe import ClassifierRecipe
 from firth.vectors.sampling import huffman_tree
-from firth.vectors.text import FIRST_WORD, TrainingText
+from firth.vectors.text import TrainingText
 from tests.vectors.word_groups import job_of
 
-SMALL = ClassifierRecipe(dimension=9, epochs=3, learning_rate=0.5)
+SMALL = ClassifierRecipe(dimension=9, epochs=3, lr=0.5)
 LOSSES = ("softmax", "hierarchical", "negative")
 TOPICS = {"sea": "boat ship wave sail", "farm": "cow plough barn hay", "town": "tram shop bank pub", "sky": "sun moon"}
 
@@ -39,14 +46,14 @@ def labelled(count: int, seed: int = 0) -> list[tuple[str, str]]:
     ]
 
 
-def make_job(rows: Sequence[tuple[str, str]], **options: Any) -> Job:
+def make_job(rows: Sequence[tuple[str, str]], **options: Any) -> VectorJob:
     names = sorted({label for label, _ in rows})
     labels = np.array([[names.index(label)] for label, _ in rows], dtype=np.int32)
     return job_of(read_corpus([[text] for _, text in rows]), labels=labels, names=tuple(names), **options)
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+def job(tmp_path_factory: pytest.TempPathFactory) -> VectorJob:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FIRTH_CACHE", str(tmp_path_factory.mktemp("cache")))
         return make_job(labelled(300), seed=3)
@@ -87,29 +94,29 @@ def test_hashes_by_hand() -> None:
 @pytest.mark.parametrize("longest", [1, 2, 3, 5])
 @pytest.mark.parametrize("max_n", [0, 3])
 def test_rows_are_those_of_words_then_of_ngrams(longest: int, max_n: int) -> None:
-    from firth.vectors.subwords import subword_rows
+    from firth.vectors.subwords import ngram_buckets
 
     words = ["<pad>", "<unk>", "<s>", "</s>", "<mask>", "to", "be", "语言"]
     own = np.array([False, False, False, True, False, True, True, True])
     buckets = 50
-    slots = np.arange(100, 100 + buckets, dtype=np.int32)
-    slots[::3] = -1
-    spelling = spell_all(words, own, replace(SMALL, min_n=2 if max_n else 0, max_n=max_n), slots)
+    bucket_rows = np.arange(100, 100 + buckets, dtype=np.int32)
+    bucket_rows[::3] = -1
+    features = vocabulary_features(words, own, replace(SMALL, min_n=2 if max_n else 0, max_n=max_n), bucket_rows)
     texts = [[5, 6, 7, EOS], [5, UNK, 6, 7, EOS], [EOS]]
     bounds = np.array([0, 4, 9, 10])
-    rows, places = list_rows(np.concatenate(texts).astype(np.uint32), bounds, spelling, longest, slots)
+    rows, positions = list_rows(np.concatenate(texts).astype(np.uint32), bounds, features, longest, bucket_rows)
     for number, text in enumerate(texts):
         wanted = []
         for word in text:
             wanted += [word] if own[word] else []
             if max_n and word >= FIRST_WORD:
-                wanted += [int(slots[row]) for row in subword_rows([words[word]], 2, max_n, buckets)[1]]
+                wanted += [int(bucket_rows[row]) for row in ngram_buckets([words[word]], 2, max_n, buckets)[1]]
         for first in range(len(text)):
             for n in range(2, longest + 1):
                 ngram = text[first : first + n]
                 if len(ngram) == n and UNK not in ngram:
-                    wanted.append(int(slots[bucket([words[word] for word in ngram], buckets)]))
-        assert rows[places[number] : places[number + 1]].tolist() == wanted
+                    wanted.append(int(bucket_rows[bucket([words[word] for word in ngram], buckets)]))
+        assert rows[positions[number] : positions[number + 1]].tolist() == wanted
 
 
 def test_only_buckets_that_occur_have_rows() -> None:
@@ -123,20 +130,20 @@ def test_only_buckets_that_occur_have_rows() -> None:
         for n in (2, 3)
         for first in range(len(one) - n + 1)
     }
-    marks = mark_buckets(recipe, text)
-    assert set(np.flatnonzero(marks).tolist()) == wanted
-    assert settle(replace(SMALL, word_ngrams=3), text).buckets == 1000
-    assert settle(replace(SMALL, word_ngrams=1), text).buckets == 0
-    assert slots_of(np.array([2], dtype=np.int32), 4, 8).tolist() == [-1, -1, 8, -1]
+    used = used_buckets(recipe, text)
+    assert set(np.flatnonzero(used).tolist()) == wanted
+    assert resolve_defaults(replace(SMALL, word_ngrams=3), text).buckets == 1000
+    assert resolve_defaults(replace(SMALL, word_ngrams=1), text).buckets == 0
+    assert rows_of_buckets(np.array([2], dtype=np.int32), 4, 8).tolist() == [-1, -1, 8, -1]
 
 
-def twin(blocks: TextBlocks, content: Any, rate: float) -> tuple[npt.NDArray[Any], npt.NDArray[Any], float]:
+def twin(blocks: ClassifierTrainer, content: Any, lr: float) -> tuple[npt.NDArray[Any], npt.NDArray[Any], float]:
     """What a block makes of the tables, in NumPy and double precision, and its loss."""
     inputs = blocks.inputs.matrix().astype(np.float64)
     outputs = blocks.outputs.matrix().astype(np.float64)
     loss = 0.0
-    for text, answer in enumerate(content.answers):
-        rows = content.rows[content.places[text] : content.places[text + 1]]
+    for text, answer in enumerate(content.labels):
+        rows = content.rows[content.row_bounds[text] : content.row_bounds[text + 1]]
         mean = inputs[rows].mean(axis=0)
         if blocks.recipe.loss == "softmax":
             targets, flags = content.targets, np.arange(content.targets.size) == answer
@@ -144,11 +151,11 @@ def twin(blocks: TextBlocks, content: Any, rate: float) -> tuple[npt.NDArray[Any
             chances = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
             loss -= np.log(chances[answer])
         else:
-            part = slice(content.marks[text], content.marks[text + 1])
-            targets, flags = content.targets[part], content.flags[part]
+            part = slice(content.target_starts[text], content.target_starts[text + 1])
+            targets, flags = content.targets[part], content.is_positive[part]
             chances = 1 / (1 + np.exp(-outputs[targets] @ mean))
             loss -= np.log(np.where(flags, chances, 1 - chances)).sum()
-        steps = rate * (flags - chances)
+        steps = lr * (flags - chances)
         moved = steps @ outputs[targets]
         outputs[targets] += np.outer(steps, mean)
         np.add.at(inputs, rows, moved / rows.size)
@@ -157,21 +164,21 @@ def twin(blocks: TextBlocks, content: Any, rate: float) -> tuple[npt.NDArray[Any
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("dimension", [3, 100])
-def test_a_block_is_learnt_as_by_the_twin(job: Job, loss: Any, dimension: int) -> None:
-    recipe = settle(replace(SMALL, loss=loss, dimension=dimension, max_n=3, min_n=3), job.text)
+def test_a_block_is_trained_as_by_the_reference(job: VectorJob, loss: Any, dimension: int) -> None:
+    recipe = resolve_defaults(replace(SMALL, loss=loss, dimension=dimension, max_n=3, min_n=3), job.text)
     assert job.labels is not None
-    blocks = TextBlocks(recipe, job.text, job.labels, len(job.names), 1)
+    blocks = ClassifierTrainer(recipe, job.text, job.labels, len(job.names), 1)
     rng = np.random.default_rng(0)
     blocks.inputs.matrix()[EOS:] = rng.normal(size=(blocks.inputs.rows - EOS, dimension)) * 0.5
     blocks.outputs.matrix()[:] = rng.normal(size=(4, dimension)) * 0.5
     plan = blocks.plan(0, 0)
     inputs, outputs, total = twin(blocks, plan.content, 0.2)
-    found, examples = blocks.learn(plan, 0.2)
-    assert examples == len(plan.content.answers) > 50
+    found, examples = blocks.train_block(plan, 0.2)
+    assert examples == len(plan.content.labels) > 50
     assert found == pytest.approx(total, rel=1e-4)
     assert np.allclose(blocks.inputs.matrix(), inputs, atol=2e-4)
     assert np.allclose(blocks.outputs.matrix(), outputs, atol=2e-4)
-    rest = blocks.inputs.used.reshape(blocks.inputs.rows, -1)[:, dimension:]
+    rest = blocks.inputs.weights.reshape(blocks.inputs.rows, -1)[:, dimension:]
     assert not rest.any()
 
 
@@ -179,40 +186,40 @@ def block_loss(content: Any, inputs: Any, outputs: Any, softmax: bool) -> float:
     """The loss of one text, in double precision."""
     scores = outputs[content.targets] @ inputs[content.rows].mean(axis=0)
     if softmax:
-        return float(np.log(np.exp(scores).sum()) - scores[content.answers[0]])
-    return float(np.log1p(np.exp(np.where(content.flags, -scores, scores))).sum())
+        return float(np.log(np.exp(scores).sum()) - scores[content.labels[0]])
+    return float(np.log1p(np.exp(np.where(content.is_positive, -scores, scores))).sum())
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_step_goes_down_the_gradient(loss: Any) -> None:
     text = text_of([[5, 6, 5], [6, 7]], 8)
-    recipe = settle(replace(SMALL, loss=loss, dimension=4), text)
-    blocks = TextBlocks(recipe, text, np.array([0, 1], dtype=np.int32), 3, 0)
+    recipe = resolve_defaults(replace(SMALL, loss=loss, dimension=4), text)
+    blocks = ClassifierTrainer(recipe, text, np.array([0, 1], dtype=np.int32), 3, 0)
     blocks.label_counts[:] = [3, 2, 1]
     blocks.tree = label_tree(blocks.label_counts) if loss == "hierarchical" else None
     rng = np.random.default_rng(0)
     blocks.inputs.matrix()[EOS:] = rng.normal(size=(blocks.inputs.rows - EOS, 4))
     blocks.outputs.matrix()[:] = rng.normal(size=(3, 4))
-    blocks.each = 1
+    blocks.texts_per_block = 1
     plan = blocks.plan(0, 0)
     before = [table.matrix().astype(np.float64) for table in blocks.tables]
-    blocks.learn(plan, 1e-2)
+    blocks.train_block(plan, 1e-2)
     moved = [(table.matrix() - old) / 1e-2 for table, old in zip(blocks.tables, before, strict=True)]
     for number in range(2):
-        for place in np.ndindex(before[number].shape):
+        for position in np.ndindex(before[number].shape):
             losses = []
             for sign in (1, -1):
                 tables = [table.copy() for table in before]
-                tables[number][place] += sign * 1e-5
+                tables[number][position] += sign * 1e-5
                 losses.append(block_loss(plan.content, *tables, loss == "softmax"))
-            assert moved[number][place] == pytest.approx(-(losses[0] - losses[1]) / 2e-5, abs=2e-4)
+            assert moved[number][position] == pytest.approx(-(losses[0] - losses[1]) / 2e-5, abs=2e-4)
 
 
-def test_one_of_several_labels_is_drawn_evenly_by_its_place_alone() -> None:
+def test_one_of_several_labels_is_drawn_uniformly_by_its_position() -> None:
     labels = np.array([[4, -1, -1], [0, 1, 2], [3, 5, -1]], dtype=np.int32)
     drawn = np.empty((3000, 3), dtype=np.int32)
     for epoch in range(3000):
-        kernels.choose_labels(labels, np.arange(3), 7, epoch, drawn[epoch])
+        kernels.draw_labels(labels, np.arange(3), 7, epoch, drawn[epoch])
     assert set(drawn[:, 0]) == {4}
     for column, kinds in ((1, (0, 1, 2)), (2, (3, 5))):
         counts = np.array([np.count_nonzero(drawn[:, column] == kind) for kind in kinds])
@@ -220,7 +227,7 @@ def test_one_of_several_labels_is_drawn_evenly_by_its_place_alone() -> None:
         assert counts.sum() == 3000
         assert ((counts - expected) ** 2 / expected).sum() < 14  # chi-squared, beyond 0.1%
     again = np.empty(2, dtype=np.int32)
-    kernels.choose_labels(labels, np.array([2, 1]), 7, 11, again)
+    kernels.draw_labels(labels, np.array([2, 1]), 7, 11, again)
     assert again.tolist() == [drawn[11, 2], drawn[11, 1]]
 
 
@@ -236,17 +243,19 @@ def test_the_tree_of_labels_is_huffmans(counts: list[int]) -> None:
     assert np.allclose(tree_probabilities(scores, tree).sum(axis=1), 1)
 
 
-def test_each_pass_goes_through_all_texts_in_an_order_of_its_own(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classifier, "_WORDS", 50)
+def test_each_pass_goes_through_all_texts_in_an_order_of_its_own(
+    job: VectorJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classifier, "_BLOCK_WORDS", 50)
     assert job.labels is not None
-    blocks = TextBlocks(settle(SMALL, job.text), job.text, job.labels, len(job.names), 1)
-    passes = [[blocks.plan(epoch, block).content for block in range(blocks.blocks)] for epoch in range(2)]
-    assert len(set(passes[0][0].answers)) > 1  # though the file is sorted by label
-    for contents in passes:
-        answers = np.concatenate([content.answers for content in contents])
+    blocks = ClassifierTrainer(resolve_defaults(SMALL, job.text), job.text, job.labels, len(job.names), 1)
+    epochs = [[blocks.plan(epoch, block).content for block in range(blocks.num_blocks)] for epoch in range(2)]
+    assert len(set(epochs[0][0].labels)) > 1  # though the file is sorted by label
+    for contents in epochs:
+        answers = np.concatenate([content.labels for content in contents])
         assert np.array_equal(np.bincount(answers), blocks.label_counts)
         assert np.array_equal(np.bincount(answers), np.bincount(job.labels[:, 0]))
-    assert not np.array_equal(passes[0][0].rows, passes[1][0].rows)
+    assert not np.array_equal(epochs[0][0].rows, epochs[1][0].rows)
 
 
 def test_one_label_alone_is_certain() -> None:
@@ -258,15 +267,17 @@ def digests(model: ClassifierModel) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_exact_mode_gives_the_same_bytes_with_any_threads(job: Job, loss: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classifier, "_WORDS", 50)
+def test_exact_mode_gives_the_same_bytes_with_any_threads(
+    job: VectorJob, loss: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classifier, "_BLOCK_WORDS", 50)
     models = [train_classifier(replace(SMALL, loss=loss), replace(job, threads=threads)).model for threads in (1, 2, 3)]
     assert digests(models[0]) == digests(models[1]) == digests(models[2])
     assert digests(models[0]) != digests(train_classifier(replace(SMALL, loss=loss), replace(job, seed=4)).model)
 
 
 class Memory:
-    """A keeper that keeps in memory, and dies when the state is kept for the n-th time."""
+    """A checkpointer that keeps in memory, and dies when the state is kept for the n-th time."""
 
     def __init__(self, dies_after: int) -> None:
         self.state: tuple[dict[str, Any], dict[str, Any]] | None = None
@@ -275,7 +286,7 @@ class Memory:
     def due(self) -> bool:
         return True
 
-    def keep(self, arrays: Mapping[str, npt.NDArray[Any]], state: Mapping[str, Any]) -> None:
+    def save(self, arrays: Mapping[str, npt.NDArray[Any]], state: Mapping[str, Any]) -> None:
         self.state = (
             {name: array.copy() for name, array in arrays.items()},
             {name: list(value) if isinstance(value, list) else value for name, value in state.items()},
@@ -284,16 +295,16 @@ class Memory:
         if self.left == 0:
             raise KeyboardInterrupt
 
-    def kept(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    def load(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
         return self.state
 
 
-def test_a_killed_run_goes_on_to_the_same_bytes(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classifier, "_WORDS", 20)
-    keeper = Memory(3)
+def test_a_killed_run_resumes_to_the_same_bytes(job: VectorJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classifier, "_BLOCK_WORDS", 20)
+    checkpointer = Memory(3)
     with pytest.raises(KeyboardInterrupt):
-        train_classifier(SMALL, replace(job, keeper=keeper, threads=2))
-    resumed = train_classifier(SMALL, replace(job, keeper=keeper))
+        train_classifier(SMALL, replace(job, checkpointer=checkpointer, threads=2))
+    resumed = train_classifier(SMALL, replace(job, checkpointer=checkpointer))
     whole = train_classifier(SMALL, job)
     assert digests(resumed.model) == digests(whole.model)
     assert resumed.metrics["losses"] == whole.metrics["losses"]
@@ -301,7 +312,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(job: Job, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("mode", ["exact", "fast"])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_topics_are_learnt(job: Job, loss: Any, mode: Any) -> None:
+def test_topics_are_classified(job: VectorJob, loss: Any, mode: Any) -> None:
     result = train_classifier(replace(SMALL, loss=loss, mode=mode, epochs=20), replace(job, threads=2))
     model = result.model
     fresh = labelled(200, seed=9)
@@ -319,21 +330,21 @@ def test_topics_are_learnt(job: Job, loss: Any, mode: Any) -> None:
 
 
 @pytest.mark.parametrize("loss", ["softmax", "hierarchical"])
-def test_the_loss_is_that_of_the_models_own_probabilities(job: Job, loss: Any) -> None:
-    """Learnt once more with a rate of nothing, the texts' loss is what prediction says of their labels."""
+def test_the_loss_is_that_of_the_models_own_probabilities(job: VectorJob, loss: Any) -> None:
+    """With a learning rate of zero, the loss of texts equals that of the predicted probabilities."""
     assert job.labels is not None
-    recipe = settle(replace(SMALL, loss=loss, epochs=2), job.text)
-    blocks = TextBlocks(recipe, job.text, job.labels, len(job.names), 1)
-    for block in range(blocks.blocks):
-        blocks.learn(blocks.plan(0, block), 0.5)
-    found = sum(blocks.learn(blocks.plan(1, block), 0.0)[0] for block in range(blocks.blocks))
+    recipe = resolve_defaults(replace(SMALL, loss=loss, epochs=2), job.text)
+    blocks = ClassifierTrainer(recipe, job.text, job.labels, len(job.names), 1)
+    for block in range(blocks.num_blocks):
+        blocks.train_block(blocks.plan(0, block), 0.5)
+    found = sum(blocks.train_block(blocks.plan(1, block), 0.0)[0] for block in range(blocks.num_blocks))
     rows = labelled(300)
     chances = blocks.model(recipe, job).probabilities([text for _, text in rows])
-    wanted = -sum(np.log(chances[place, job.names.index(label)]) for place, (label, _) in enumerate(rows))
+    wanted = -sum(np.log(chances[position, job.names.index(label)]) for position, (label, _) in enumerate(rows))
     assert found == pytest.approx(wanted, rel=1e-5)
 
 
-def test_what_is_asked_of_a_model(job: Job) -> None:
+def test_invalid_queries(job: VectorJob) -> None:
     model = train_classifier(replace(SMALL, epochs=10), job).model
     assert model.predict([]) == []
     texts = ["the boat", "", "qqq zzz", "BOAT ship\nsail", "\0"]
@@ -346,42 +357,42 @@ def test_what_is_asked_of_a_model(job: Job) -> None:
     assert found[1] == found[4]
     assert model.predict(texts * 3, 1)[5:10] == [labels[:1] for labels in found]
     assert model.embed(texts).shape == (5, 9)
-    with pytest.raises(AbilityError, match="ask for 1 or more"):
+    with pytest.raises(AbilityError, match="must be 1 or more"):
         model.predict(["a"], 0)
     with pytest.raises(AbilityError, match="no vector for 'qqq'"):
         model.vector("qqq")
 
 
-def test_unseen_ngrams_count_as_zeros(job: Job) -> None:
+def test_unseen_ngrams_count_as_zeros(job: VectorJob) -> None:
     model = train_classifier(replace(SMALL, epochs=1), job).model
     row = model.rows
-    words = ["hay", "sun"]  # of two topics: they never stand together
+    words = ["hay", "sun"]  # of two topics: they never co-occur
     pairs = [bucket(pair, model.recipe.buckets) for pair in (("hay", "sun"), ("sun", "</s>"))]
-    rows = [row["hay"], row["sun"], EOS, *(int(model.slots[pair]) for pair in pairs)]
+    rows = [row["hay"], row["sun"], EOS, *(int(model.bucket_rows[pair]) for pair in pairs)]
     wanted = sum(model.inputs[one] for one in rows if one >= 0) / 5
     assert -1 in rows
     assert np.allclose(model.embed([" ".join(words)])[0], wanted, atol=1e-6)
 
 
-def test_character_ngrams_tell_unknown_words(job: Job) -> None:
+def test_character_ngrams_tell_unknown_words(job: VectorJob) -> None:
     model = train_classifier(replace(SMALL, epochs=20, min_n=2, max_n=4), job).model
     assert model.predict(["boats shipping"])[0][0][0] == "sea"
-    assert model.unknown("boats") is not None
+    assert model.oov_vector("boats") is not None
     assert model.similarity("boats", "boat") > 0.5
-    back = restore(model.recipe, model.arrays(), job.tokenizer, "lines")
+    back = model.recipe.restore(model.arrays(), job.tokenizer, "lines")
     assert np.array_equal(back.vectors, model.vectors)
 
 
-def test_a_budget_of_words_or_time(job: Job) -> None:
+def test_a_budget_of_words_or_time(job: VectorJob) -> None:
     assert train_classifier(SMALL, replace(job, tokens=3000)).tokens == pytest.approx(3000, abs=750)
     assert train_classifier(SMALL, replace(job, flops=1e7)).tokens > 0
     assert train_classifier(SMALL, replace(job, seconds=0.2)).tokens > 0
 
 
-def test_a_model_comes_back_from_its_arrays(job: Job) -> None:
+def test_a_model_comes_back_from_its_arrays(job: VectorJob) -> None:
     model = train_classifier(SMALL, job).model
     arrays = model.arrays()
-    back = restore(model.recipe, arrays, job.tokenizer, "lines")
+    back = model.recipe.restore(arrays, job.tokenizer, "lines")
     assert digests(back) == digests(model)
     assert back.predict(["the boat of hay"], 4) == model.predict(["the boat of hay"], 4)
     damaged: dict[str, Any] = {
@@ -394,26 +405,26 @@ def test_a_model_comes_back_from_its_arrays(job: Job) -> None:
     }
     for name, array in damaged.items():
         with pytest.raises(ArtifactError, match="train the model again"):
-            restore(model.recipe, arrays | {name: array}, job.tokenizer, "lines")
+            model.recipe.restore(arrays | {name: array}, job.tokenizer, "lines")
         if name != "counts":
             with pytest.raises(ArtifactError, match="train the model again"):
-                restore(
-                    model.recipe, {key: value for key, value in arrays.items() if key != name}, job.tokenizer, "lines"
+                model.recipe.restore(
+                    {key: value for key, value in arrays.items() if key != name}, job.tokenizer, "lines"
                 )
-    for letters in (b"no json", b"{}", b"[1]", b"[]"):
+    for encoded in (b"no json", b"{}", b"[1]", b"[]"):
         with pytest.raises(ArtifactError, match="labels"):
-            restore(model.recipe, arrays | {"labels": np.frombuffer(letters, dtype=np.uint8)}, job.tokenizer, "lines")
+            model.recipe.restore(arrays | {"labels": np.frombuffer(encoded, dtype=np.uint8)}, job.tokenizer, "lines")
 
 
-def test_what_cannot_be_learnt_from(job: Job) -> None:
+def test_untrainable_texts(job: VectorJob) -> None:
     with pytest.raises(RecipeError, match="labelled texts"):
         train_classifier(SMALL, replace(job, labels=None))
     with pytest.raises(RecipeError, match="labelled texts"):
         train_classifier(SMALL, replace(job, labels=np.zeros(3, dtype=np.int32)))
     with pytest.raises(CorpusError, match="two labels or more"):
         train_classifier(SMALL, replace(job, labels=np.zeros(300, dtype=np.int32), names=("only",)))
-    with pytest.raises(TrainingError, match="smaller learning_rate"):
-        train_classifier(replace(SMALL, learning_rate=10.0, epochs=200), make_job([("a", "x"), ("b", "x")] * 30))
+    with pytest.raises(TrainingError, match="smaller lr"):
+        train_classifier(replace(SMALL, lr=10.0, epochs=200), make_job([("a", "x"), ("b", "x")] * 30))
     with pytest.raises(RecipeError, match="buckets=auto"):
         ClassifierRecipe(buckets=0)
     with pytest.raises(RecipeError, match="min_n"):
@@ -421,7 +432,7 @@ def test_what_cannot_be_learnt_from(job: Job) -> None:
 
 
 def test_a_vocabulary_of_nothing_is_not_refused() -> None:
-    """Texts of unknown words alone still have ends, so the more frequent label is learnt."""
+    """Texts of unknown words alone still have ends, so the more frequent label is predicted."""
     text = text_of([[UNK], [UNK, UNK], [UNK]], 6)
     labels = np.array([0, 0, 1], dtype=np.int32)
     job = make_job([("a", "x"), ("b", "y"), ("b", "z")])

@@ -1,4 +1,4 @@
-"""Contexts of words, their clusters, and how many senses they tell."""
+"""Context vectors, their clusters, and the number of senses."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from firth.tokens.tokenizer import FIRST_WORD
 from firth.vectors import _cluster_kernels as kernels
 from firth.vectors import clusters
-from firth.vectors.clusters import Senses, context_space, divide, find_senses, judge, relabel_text, sentence_idf
+from firth.vectors.clusters import (
+    SenseInventory,
+    context_space,
+    find_senses,
+    judge_split,
+    relabel_text,
+    sentence_idf,
+    split_senses,
+)
 from firth.vectors.recipe import SenseRecipe
-from firth.vectors.text import FIRST_WORD, TrainingText
+from firth.vectors.text import TrainingText
 from tests.vectors.topic_text import TOPICS, WORDS, two_faced_text
 from tests.vectors.word_groups import text_of
 
@@ -31,13 +40,13 @@ def bunches(sizes: list[int], spread: float, dimension: int = 40, seed: int = 0)
 # --- contexts -------------------------------------------------------------------------------------------------------
 
 
-def slow_context(ids: list[int], place: int, window: int, vectors: Any, idf: Any) -> Any:
-    """The words around, special ones passed over; the word itself takes room but adds nothing."""
-    left = [word for word in ids[:place][::-1] if word >= FIRST_WORD][:window]
-    right = [word for word in ids[place + 1 :] if word >= FIRST_WORD][:window]
+def slow_context(ids: list[int], position: int, window: int, vectors: Any, idf: Any) -> Any:
+    """Context words without special tokens; the word itself counts towards the window but adds nothing."""
+    left = [word for word in ids[:position][::-1] if word >= FIRST_WORD][:window]
+    right = [word for word in ids[position + 1 :] if word >= FIRST_WORD][:window]
     total = np.zeros(vectors.shape[1])
     for word in left + right:
-        if word != ids[place]:
+        if word != ids[position]:
             total += idf[word] * vectors[word].astype(np.float64)
     length = np.linalg.norm(total)
     return total / length if length else total
@@ -52,7 +61,7 @@ def test_contexts_are_weighted_means(dtype: Any) -> None:
     vectors, idf = rng.normal(size=(12, 8)).astype(np.float32), rng.random(12).astype(np.float32)
     for window in (1, 3, 50):
         rows = clusters._contexts(text, np.arange(len(text.ids)), window, vectors, idf)
-        twin = [slow_context(line, place, window, vectors, idf) for line in lines for place in range(len(line))]
+        twin = [slow_context(line, position, window, vectors, idf) for line in lines for position in range(len(line))]
         np.testing.assert_allclose(rows, twin, atol=1e-6)
 
 
@@ -71,12 +80,12 @@ def test_idf_counts_sentences() -> None:
     assert sentence_idf(text)[[0, 1, 8]].tolist() == [0, 0, 0]  # special ones, and a word that is not there
 
 
-def test_places_are_spread_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_positions_are_evenly_spaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "_CHUNK", 7)
     ids = np.random.default_rng(0).integers(5, 8, size=500)
     text = text_of([ids.tolist()], 8)
     sizes = np.array([0, 0, 0, 0, 0, 10, 0, int(text.counts[7])])
-    fives, sevens = clusters._pick_places(text, [5, 7], sizes)
+    fives, sevens = clusters._sample_positions(text, [5, 7], sizes)
     every = np.flatnonzero(ids == 5)
     assert fives.tolist() == every[[-(-number * every.size // 10) for number in range(10)]].tolist()
     assert sevens.tolist() == np.flatnonzero(ids == 7).tolist()
@@ -113,7 +122,7 @@ def test_lloyd_rounds() -> None:
         lengths = np.linalg.norm(twin, axis=1)
         twin /= lengths[:, None]
     sums, counts = np.empty_like(centres), np.empty(3, dtype=np.int64)
-    score = kernels.move_centres(rows, members, 4, centres, sums, counts)
+    score = kernels.lloyd(rows, members, 4, centres, sums, counts)
     np.testing.assert_allclose(centres, twin, atol=1e-5)
     assert score == pytest.approx(lengths.sum(), rel=1e-5)  # a sum's length is the sum of cosines with its direction
     assert counts.tolist() == np.bincount(labels).tolist()
@@ -125,7 +134,7 @@ def test_first_centres_are_drawn_far_apart() -> None:
     centres = np.empty((3, rows.shape[1]), dtype=np.float32)
     first, apart = [], 0
     for start in range(300):
-        kernels.draw_centres(rows, members, np.uint64(start * 7919), centres)
+        kernels.kmeans_pp(rows, members, np.uint64(start * 7919), centres)
         found = [owners[np.flatnonzero(np.all(rows == centre, axis=1))[0]] for centre in centres]
         first.append(found[0])
         apart += len(set(found)) == 3
@@ -135,30 +144,30 @@ def test_first_centres_are_drawn_far_apart() -> None:
 
 @pytest.mark.parametrize("sizes", [[400], [200, 200], [340, 60], [150, 150, 150], [100] * 5])
 def test_number_of_senses_is_found(sizes: list[int]) -> None:
-    rows, halves, owners = bunches(sizes, spread=2.0)
-    parts = divide(rows, halves, 1, 10, 0.35, 0.05)
+    rows, folds, owners = bunches(sizes, spread=2.0)
+    parts = split_senses(rows, folds, 1, 10, 0.35, 0.05)
     assert len(parts) == len(sizes)
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(rows)))
     if len(sizes) > 1:
-        found = clusters._settle(rows, parts)
+        found = clusters._refine(rows, parts)
         assert found is not None
-        nearest = np.argmax(rows @ found.centres.T, axis=1)
+        nearest = np.argmax(rows @ found[0].T, axis=1)
         pure = sum(int(np.bincount(owners[nearest == sense]).max()) for sense in range(len(sizes)))
         assert pure > 0.93 * len(rows)
 
 
 def test_at_most_so_many_senses() -> None:
-    rows, halves, _ = bunches([100] * 5, spread=1.0)
-    assert [len(divide(rows, halves, 1, most, 0.35, 0.05)) for most in (1, 2, 3, 10)] == [1, 2, 3, 5]
+    rows, folds, _ = bunches([100] * 5, spread=1.0)
+    assert [len(split_senses(rows, folds, 1, most, 0.35, 0.05)) for most in (1, 2, 3, 10)] == [1, 2, 3, 5]
 
 
 def test_words_that_stand_anywhere_are_not_split() -> None:
-    rows, halves, _ = bunches([1000], spread=100.0)  # nearly even over the sphere
-    split = judge(rows, np.arange(1000), halves, 1)
+    rows, folds, _ = bunches([1000], spread=100.0)  # nearly even over the sphere
+    split = judge_split(rows, np.arange(1000), folds, 1)
     assert split is not None
     assert split.overlap < 0  # two opposite sides, but of nothing:
     assert split.coherence == pytest.approx(2 / (np.pi * rows.shape[1]), rel=0.25)
-    assert len(divide(rows, halves, 1, 10, 0.35, 4 * 2 / (np.pi * rows.shape[1]))) == 1
+    assert len(split_senses(rows, folds, 1, 10, 0.35, 4 * 2 / (np.pi * rows.shape[1]))) == 1
 
 
 def test_overlap_is_that_of_the_true_directions() -> None:
@@ -168,25 +177,27 @@ def test_overlap_is_that_of_the_true_directions() -> None:
         directions[0, 0], directions[1, :2] = 1, (cosine, np.sqrt(1 - cosine**2))
         rows = directions[np.arange(4000) // 2 % 2] + 0.4 * rng.normal(size=(4000, 40)) / np.sqrt(10)
         rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-        split = judge(rows, np.arange(4000), np.arange(4000) % 2, 3)
+        split = judge_split(rows, np.arange(4000), np.arange(4000) % 2, 3)
         assert split is not None
         assert split.overlap == pytest.approx(cosine, abs=0.06)
 
 
 def test_too_few_or_empty_contexts_are_one_sense() -> None:
-    rows, halves, _ = bunches([10, 10], spread=0.1)
-    assert len(divide(rows, halves, 1, 10, 0.35, 0.05)) == 1
-    assert [len(part) for part in divide(np.zeros((90, 3), np.float32), np.arange(90) % 2, 1, 10, 0.35, 0.0)] == [0]
+    rows, folds, _ = bunches([10, 10], spread=0.1)
+    assert len(split_senses(rows, folds, 1, 10, 0.35, 0.05)) == 1
+    assert [len(part) for part in split_senses(np.zeros((90, 3), np.float32), np.arange(90) % 2, 1, 10, 0.35, 0.0)] == [
+        0
+    ]
 
 
 def test_few_rows_in_the_order_of_frequency() -> None:
-    rows, halves, _ = bunches([300, 100, 200], spread=1.0)
-    found = clusters._settle(rows, divide(rows, halves, 1, 10, 0.35, 0.05))
+    rows, folds, _ = bunches([300, 100, 200], spread=1.0)
+    found = clusters._refine(rows, split_senses(rows, folds, 1, 10, 0.35, 0.05))
     assert found is not None
-    np.testing.assert_allclose(found.shares, [300 / 600, 200 / 600, 100 / 600], atol=0.01)
-    np.testing.assert_allclose(np.linalg.norm(found.centres, axis=1), 1, atol=1e-6)
-    mean = np.mean(np.max(rows @ found.centres.T, axis=1))
-    assert found.sharpness[0] == pytest.approx(0.25 * mean * (40 - mean**2) / (1 - mean**2), rel=1e-3)
+    np.testing.assert_allclose(found[1], [300 / 600, 200 / 600, 100 / 600], atol=0.01)
+    np.testing.assert_allclose(np.linalg.norm(found[0], axis=1), 1, atol=1e-6)
+    mean = np.mean(np.max(rows @ found[0].T, axis=1))
+    assert found[2][0] == pytest.approx(0.25 * mean * (40 - mean**2) / (1 - mean**2), rel=1e-3)
 
 
 # --- texts ----------------------------------------------------------------------------------------------------------
@@ -204,10 +215,10 @@ def topic_vectors(text: TrainingText, dimension: int = 20) -> Any:
 
 def test_the_ambiguous_word_of_a_text_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "_CHUNK", 1000)
-    monkeypatch.setattr(clusters, "_PLACES", 500)
-    monkeypatch.setattr(clusters, "_STRETCH", 6)
+    monkeypatch.setattr(clusters, "_MAX_POSITIONS", 500)
+    monkeypatch.setattr(clusters, "_STRETCH_BITS", 6)
     text = two_faced_text()
-    senses = find_senses(SenseRecipe(least=20), text, topic_vectors(text), 0, 2)
+    senses = find_senses(SenseRecipe(min_occurrences=20), text, topic_vectors(text), 0, 2)
     assert np.diff(senses.starts)[FIRST_WORD : FIRST_WORD + 2].tolist() == [2, 1]
     assert np.diff(senses.starts).sum() == len(text.words) + 1
     other = relabel_text(text, senses, 2)
@@ -232,7 +243,7 @@ def test_labels_are_the_most_probable_senses() -> None:
     counts = rng.integers(1, 4, size=len(text.words))
     counts[:FIRST_WORD] = 1
     several = int(counts[counts > 1].sum())
-    senses = Senses(
+    senses = SenseInventory(
         np.concatenate([[0], np.cumsum(counts)]),
         *random_senses(several, 20),
         topic_vectors(text),
@@ -242,11 +253,11 @@ def test_labels_are_the_most_probable_senses() -> None:
     ids = relabel_text(text, senses, 1).ids
     for begin, end in _bounds(text)[:40]:
         line = text.ids[begin:end].tolist()
-        for place, word in enumerate(line):
-            context = slow_context(line, place, 4, senses.vectors, senses.idf).astype(np.float32)
+        for position, word in enumerate(line):
+            context = slow_context(line, position, 4, senses.vectors, senses.idf).astype(np.float32)
             chances = senses.probabilities(word, context)
             assert chances.sum() == pytest.approx(1)
-            assert ids[begin + place] == senses.starts[word] + chances.argmax()
+            assert ids[begin + position] == senses.starts[word] + chances.argmax()
 
 
 def random_senses(count: int, dimension: int) -> tuple[Any, Any, Any]:
@@ -258,9 +269,11 @@ def random_senses(count: int, dimension: int) -> tuple[Any, Any, Any]:
 
 def test_probabilities_by_hand() -> None:
     centres = np.array([[1, 0], [0, 1]], dtype=np.float32)
-    shares, sharpness = np.array([0.75, 0.25], np.float32), np.array([2, 2], np.float32)
+    priors, sharpness = np.array([0.75, 0.25], np.float32), np.array([2, 2], np.float32)
     vectors = np.array([[0, 0], [3, 0], [0, 1]], dtype=np.float32)
-    senses = Senses(np.array([0, 2, 3, 4]), centres, shares, sharpness, vectors, np.array([0, 1, 2], np.float32), 5)
+    senses = SenseInventory(
+        np.array([0, 2, 3, 4]), centres, priors, sharpness, vectors, np.array([0, 1, 2], np.float32), 5
+    )
     assert senses.probabilities(1, np.ones(2, np.float32)).tolist() == [1]
     assert senses.probabilities(0, np.zeros(2, np.float32)).tolist() == pytest.approx([0.75, 0.25])
     weights = np.array([0.75 * np.exp(2 * 0.6), 0.25 * np.exp(2 * 0.8)])

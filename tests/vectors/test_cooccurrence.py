@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firth.errors import RecipeError
-from firth.tokens.tokenizer import UNK
+from firth.tokens.tokenizer import FIRST_WORD, UNK
 from firth.vectors import cooccurrence
-from firth.vectors.cooccurrence import Cooccurrence, Weighting, count_pairs, make_room
-from firth.vectors.text import FIRST_WORD
+from firth.vectors.cooccurrence import Cooccurrence, Weighting, allocate_arrays, count_pairs
 from tests.vectors.word_groups import text_of
 
 SIZE = 12
@@ -96,14 +95,14 @@ def test_parts_of_a_long_text_add_up_in_memory_and_on_disk(memory: str, monkeypa
     whole = count_pairs(text, 4)
     monkeypatch.setenv("FIRTH_MEMORY", memory)
     assert equal(count_pairs(text, 4), whole)
-    monkeypatch.setattr(cooccurrence, "_PART", 1000)
+    monkeypatch.setattr(cooccurrence, "_CHUNK", 1000)
     assert equal(count_pairs(text, 4, threads=2), whole), "flat counts are whole numbers, so sums are exact"
 
 
 def test_what_might_not_fit_into_memory_is_put_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FIRTH_MEMORY", "1")
-    (inside,) = make_room(1 << 17, np.float64)
-    (outside,) = make_room((1 << 17) + 1, np.float64)
+    (inside,) = allocate_arrays(1 << 17, np.float64)
+    (outside,) = allocate_arrays((1 << 17) + 1, np.float64)
     assert inside.base is None
     assert outside.base is not None
     outside[-1] = 3.0

@@ -19,8 +19,8 @@ from firth.text.corpus import read_corpus
 from firth.vectors import _glove_kernels as kernels
 from firth.vectors import glove
 from firth.vectors.cooccurrence import count_pairs
-from firth.vectors.glove import Grid, Tiles, cut, restore, train_glove
-from firth.vectors.job import Job
+from firth.vectors.glove import TileGrid, Tiles, split_tiles, train_glove
+from firth.vectors.job import VectorJob
 from firth.vectors.recipe import GloveRecipe
 from tests.command import firth
 from tests.vectors.word_groups import class_words, job_of, nearness, no_special_rows, oracle_job, text_of
@@ -35,12 +35,12 @@ def sentences() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def job(sentences: list[str]) -> Job:
+def job(sentences: list[str]) -> VectorJob:
     return job_of(read_corpus([sentences], layout="lines"), seed=3)
 
 
 class Memory:
-    """A keeper that keeps in memory, and can die when the state is kept for the n-th time."""
+    """A checkpointer that keeps in memory, and can die when the state is kept for the n-th time."""
 
     def __init__(self, dies_after: int | None = None) -> None:
         self.state: tuple[dict[str, Any], dict[str, Any]] | None = None
@@ -50,21 +50,21 @@ class Memory:
     def due(self) -> bool:
         return True
 
-    def keep(self, arrays: Mapping[str, npt.NDArray[Any]], state: Mapping[str, Any]) -> None:
+    def save(self, arrays: Mapping[str, npt.NDArray[Any]], state: Mapping[str, Any]) -> None:
         self.state = {name: array.copy() for name, array in arrays.items()}, {k: list(v) for k, v in state.items()}
         self.times += 1
         if self.times == self.dies_after:
             raise KeyboardInterrupt
 
-    def kept(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    def load(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
         return self.state
 
 
-def with_options(job: Job, **options: object) -> Job:
-    return Job(**{name: getattr(job, name) for name in Job.__dataclass_fields__} | options)  # type: ignore[arg-type]
+def with_options(job: VectorJob, **options: object) -> VectorJob:
+    return VectorJob(**{name: getattr(job, name) for name in VectorJob.__dataclass_fields__} | options)  # type: ignore[arg-type]
 
 
-def cells_of(tiles: Tiles, grid: Grid) -> list[tuple[int, int, int, float]]:
+def cells_of(tiles: Tiles, grid: TileGrid) -> list[tuple[int, int, int, float]]:
     """(tile, row id, column id, log) of every cell in order."""
     found = []
     for tile, (begin, end) in enumerate(itertools.pairwise(tiles.starts.tolist())):
@@ -81,11 +81,11 @@ def weight_of(log: float, x_max: float, alpha: float) -> float:
     return min(1.0, (math.exp(log) / x_max) ** alpha)
 
 
-def test_every_cell_is_in_the_tile_of_its_row_and_column(job: Job) -> None:
+def test_every_cell_is_in_the_tile_of_its_row_and_column(job: VectorJob) -> None:
     table = count_pairs(job.text, 3, weighting="harmonic")
-    grid = Grid.of(np.diff(table.starts), 5)
+    grid = TileGrid.of(np.diff(table.starts), 5)
     with ThreadPoolExecutor(2) as pool:
-        found = cells_of(cut(table, grid, 0, pool), grid)
+        found = cells_of(split_tiles(table, grid, 0, pool), grid)
     logs = {(row, column): log for _, row, column, log in found}
     expected = {(row, c): math.log(x) for row in range(len(job.text.words)) for c, x in table.row(row).items()}
     assert len(found) == len(expected)
@@ -97,20 +97,20 @@ def test_every_cell_is_in_the_tile_of_its_row_and_column(job: Job) -> None:
 
 
 def test_large_vocabularies_have_more_groups_of_rows_that_fit_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    grid = Grid.of(np.ones(300_000, dtype=np.int64), 100)
+    grid = TileGrid.of(np.ones(300_000, dtype=np.int64), 100)
     assert grid.slots * 2 * 4 * grid.width <= 4 << 20
     assert grid.groups * grid.slots >= 300_000
     assert grid.width % 8 == 0
-    monkeypatch.setattr(glove, "_MOST_SLOTS", 100)
+    monkeypatch.setattr(glove, "_MAX_SLOTS", 100)
     with pytest.raises(CorpusError, match="min_count"):
-        Grid.of(np.ones(3000, dtype=np.int64), 100)
+        TileGrid.of(np.ones(3000, dtype=np.int64), 100)
 
 
-def twin_step(rows: list[Any], log: float, weight: float, rate: float) -> tuple[float, list[Any]]:
+def twin_step(rows: list[Any], log: float, weight: float, lr: float) -> tuple[float, list[Any]]:
     """The loss of a cell and its new word, squares, context and squares, in plain NumPy."""
     word, word_squares, context, context_squares = rows
     error = word @ context - log
-    slope = rate * np.clip(weight * error, -100, 100)
+    slope = lr * np.clip(weight * error, -100, 100)
     for_word, for_context = slope * context, slope * word
     return weight * error**2, [
         word - for_word / np.sqrt(word_squares),
@@ -136,29 +136,29 @@ def test_a_step_is_that_of_the_twin(width: int) -> None:
 def test_a_step_goes_down_the_gradient_of_the_loss() -> None:
     """Finite differences of weight * error ** 2 / 2, where the squares of all gradients before are 1."""
     rng = np.random.default_rng(5)
-    word, context, rate, h = rng.normal(size=8), rng.normal(size=8), 1e-6, 1e-5
+    word, context, lr, h = rng.normal(size=8), rng.normal(size=8), 1e-6, 1e-5
 
     def half_loss(word: Any, context: Any) -> float:
         return 0.5 * 0.6 * float(word @ context - 0.4) ** 2
 
-    slopes = [
+    gradients = [
         [(half_loss(word + h * e, context) - half_loss(word - h * e, context)) / (2 * h) for e in np.eye(8)],
         [(half_loss(word, context + h * e) - half_loss(word, context - h * e)) / (2 * h) for e in np.eye(8)],
     ]
     moved = [word.copy(), np.ones(8), context.copy(), np.ones(8)]
-    kernels.step(*moved, 0.4, 0.6, rate)
-    np.testing.assert_allclose((word - moved[0]) / rate, slopes[0], rtol=1e-4)
-    np.testing.assert_allclose((context - moved[2]) / rate, slopes[1], rtol=1e-4)
+    kernels.step(*moved, 0.4, 0.6, lr)
+    np.testing.assert_allclose((word - moved[0]) / lr, gradients[0], rtol=1e-4)
+    np.testing.assert_allclose((context - moved[2]) / lr, gradients[1], rtol=1e-4)
 
 
-def fit_of(recipe: GloveRecipe, job: Job, pool: ThreadPoolExecutor) -> glove._Fit:
+def fit_of(recipe: GloveRecipe, job: VectorJob, pool: ThreadPoolExecutor) -> glove._GloveFit:
     table = count_pairs(job.text, recipe.window, weighting="harmonic")
-    grid = Grid.of(np.diff(table.starts), recipe.dimension)
-    return glove._Fit(recipe, job, grid, cut(table, grid, job.seed, pool), pool)
+    grid = TileGrid.of(np.diff(table.starts), recipe.dimension)
+    return glove._GloveFit(recipe, job, grid, split_tiles(table, grid, job.seed, pool), pool)
 
 
-def test_epochs_are_those_of_the_twin(job: Job) -> None:
-    """Tile by tile, diagonal by diagonal, with biases that have places of their own."""
+def test_epochs_equal_the_reference(job: VectorJob) -> None:
+    """Tile by tile, diagonal by diagonal, with separate biases."""
     with ThreadPoolExecutor(2) as pool:
         fit = fit_of(SMALL, with_options(job, threads=2), pool)
         grid, d = fit.grid, SMALL.dimension
@@ -171,7 +171,7 @@ def test_epochs_are_those_of_the_twin(job: Job) -> None:
         np.testing.assert_allclose(values[:, :, 1, :d], other[:, :, 1, :d], rtol=1e-3)
 
 
-def twin_epoch(tiles: Tiles, grid: Grid, rows: list[Any], seed: int, epoch: int) -> float:
+def twin_epoch(tiles: Tiles, grid: TileGrid, rows: list[Any], seed: int, epoch: int) -> float:
     """Goes through all cells in plain Python; the mean loss."""
     d = SMALL.dimension
     rng = np.random.default_rng((seed, epoch))
@@ -192,7 +192,7 @@ def twin_epoch(tiles: Tiles, grid: Grid, rows: list[Any], seed: int, epoch: int)
     return total / len(cells)
 
 
-def test_the_loss_is_the_mean_weighted_squared_error(job: Job) -> None:
+def test_the_loss_is_the_mean_weighted_squared_error(job: VectorJob) -> None:
     """With steps of next to nothing it is that of the first vectors, which is computed here from the table."""
     with ThreadPoolExecutor(1) as pool:
         fit = fit_of(SMALL, job, pool)
@@ -210,7 +210,7 @@ def test_the_loss_is_the_mean_weighted_squared_error(job: Job) -> None:
         assert fit.run(1, started=0.0) == [pytest.approx(np.mean(expected), rel=1e-4)]
 
 
-def test_enough_dimensions_fit_the_table(job: Job) -> None:
+def test_enough_dimensions_fit_the_table(job: VectorJob) -> None:
     result = train_glove(GloveRecipe(dimension=60, window=3, epochs=600), job)
     losses = result.metrics["losses"]
     assert all(later < sooner for sooner, later in itertools.pairwise(losses[::60]))
@@ -219,7 +219,7 @@ def test_enough_dimensions_fit_the_table(job: Job) -> None:
     assert result.tokens == 600 * job.text.total
 
 
-def test_threads_change_nothing_and_seeds_do(job: Job) -> None:
+def test_threads_change_nothing_and_seeds_do(job: VectorJob) -> None:
     models = [train_glove(SMALL, with_options(job, threads=threads)).model for threads in (1, 2, 5)]
     other = train_glove(SMALL, with_options(job, seed=4)).model
     for name in ("vectors", "outputs"):
@@ -227,44 +227,44 @@ def test_threads_change_nothing_and_seeds_do(job: Job) -> None:
         assert not np.array_equal(getattr(models[0], name), getattr(other, name))
 
 
-def test_the_smallest_learning_rate_is_no_division_by_zero(job: Job) -> None:
-    assert np.all(np.isfinite(train_glove(GloveRecipe(dimension=5, learning_rate=1e-300), job).model.vectors))
+def test_the_smallest_lr_is_no_division_by_zero(job: VectorJob) -> None:
+    assert np.all(np.isfinite(train_glove(GloveRecipe(dimension=5, lr=1e-300), job).model.vectors))
 
 
 @pytest.mark.parametrize("dies_after", [1, 3])
-def test_a_run_that_was_killed_goes_on_to_the_same_vectors(job: Job, dies_after: int) -> None:
+def test_a_killed_run_resumes_to_the_same_vectors(job: VectorJob, dies_after: int) -> None:
     whole = train_glove(SMALL, job)
-    keeper = Memory(dies_after)
+    checkpointer = Memory(dies_after)
     with pytest.raises(KeyboardInterrupt):
-        train_glove(SMALL, with_options(job, keeper=keeper))
-    again = train_glove(SMALL, with_options(job, keeper=keeper, threads=2))
+        train_glove(SMALL, with_options(job, checkpointer=checkpointer))
+    again = train_glove(SMALL, with_options(job, checkpointer=checkpointer, threads=2))
     assert np.array_equal(whole.model.vectors, again.model.vectors)
     assert whole.metrics == again.metrics
-    assert keeper.times == 4
+    assert checkpointer.times == 4
 
 
-def test_a_state_of_another_run_is_refused(job: Job) -> None:
-    keeper = Memory()
-    train_glove(SMALL, with_options(job, keeper=keeper))
+def test_a_state_of_another_run_is_refused(job: VectorJob) -> None:
+    checkpointer = Memory()
+    train_glove(SMALL, with_options(job, checkpointer=checkpointer))
     with pytest.raises(ArtifactError, match="another text or recipe"):
-        train_glove(GloveRecipe(dimension=50, window=3), with_options(job, keeper=keeper))
+        train_glove(GloveRecipe(dimension=50, window=3), with_options(job, checkpointer=checkpointer))
 
 
-def test_infinity_stops_the_run_and_the_last_good_state_is_kept(job: Job) -> None:
-    keeper = Memory()
-    train_glove(GloveRecipe(dimension=5, window=3, epochs=1), with_options(job, keeper=keeper))
-    assert keeper.state is not None
-    arrays, state = keeper.state
+def test_divergence_stops_the_run_and_leaves_the_last_checkpoint(job: VectorJob) -> None:
+    checkpointer = Memory()
+    train_glove(GloveRecipe(dimension=5, window=3, epochs=1), with_options(job, checkpointer=checkpointer))
+    assert checkpointer.state is not None
+    arrays, state = checkpointer.state
     good = {name: array.copy() for name, array in arrays.items()}
     arrays["words"][0] = np.float32(1e38)
-    with pytest.raises(RecipeError, match=r"infinity in epoch 2: set learning_rate lower"):
-        train_glove(SMALL, with_options(job, keeper=keeper))
-    assert keeper.times == 1
-    assert np.array_equal(good["contexts"], keeper.state[0]["contexts"])
-    assert state["losses"] == keeper.state[1]["losses"]
+    with pytest.raises(RecipeError, match=r"diverged in epoch 2: set lr lower"):
+        train_glove(SMALL, with_options(job, checkpointer=checkpointer))
+    assert checkpointer.times == 1
+    assert np.array_equal(good["contexts"], checkpointer.state[0]["contexts"])
+    assert state["losses"] == checkpointer.state[1]["losses"]
 
 
-def test_budgets_decide_the_epochs(job: Job) -> None:
+def test_budgets_decide_the_epochs(job: VectorJob) -> None:
     def epochs(**budget: float) -> int:
         return len(train_glove(SMALL, with_options(job, **budget)).metrics["losses"])
 
@@ -277,16 +277,16 @@ def test_budgets_decide_the_epochs(job: Job) -> None:
     assert epochs(flops=14.0 * 5 * pairs * 2.5) == 2
 
 
-def test_a_saved_model_is_restored(job: Job) -> None:
+def test_a_saved_model_is_restored(job: VectorJob) -> None:
     model = train_glove(SMALL, job).model
-    again = restore(SMALL, model.arrays(), job.tokenizer, job.layout)
+    again = SMALL.restore(model.arrays(), job.tokenizer, job.layout)
     assert np.array_equal(again.vectors, model.vectors)
     assert np.array_equal(again.outputs, model.outputs)
     with pytest.raises(ArtifactError):
-        restore(SMALL, {"vectors": model.vectors[1:]}, job.tokenizer, job.layout)
+        SMALL.restore({"vectors": model.vectors[1:]}, job.tokenizer, job.layout)
 
 
-def test_texts_without_pairs_are_refused(job: Job) -> None:
+def test_texts_without_pairs_are_refused(job: VectorJob) -> None:
     with pytest.raises(CorpusError, match="longer sentences"):
         train_glove(GloveRecipe(window=1), with_options(job, text=text_of([[7], [8]], 9)))
     with pytest.raises(CorpusError, match="windows of 10"):

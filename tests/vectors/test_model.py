@@ -9,10 +9,11 @@ import pytest
 from gensim.models import KeyedVectors
 
 from firth.errors import AbilityError, ArtifactError
-from firth.vectors.model import VectorModel, restore_vectors
+from firth.tokens.tokenizer import FIRST_WORD
+from firth.vectors.lookup import suggest_spellings
+from firth.vectors.model import VectorModel
 from firth.vectors.phrases import Phrases
-from firth.vectors.spelling import near_spellings
-from firth.vectors.text import FIRST_WORD
+from firth.vectors.subwords import restore_subwords
 from tests.vectors.small_models import small_model
 
 WORDS = ["the", "king", "queen", "man", "woman", "football", "足球", "naïve"]
@@ -54,7 +55,7 @@ def test_case_counts_where_the_tokenizer_keeps_it() -> None:
 
 
 @pytest.mark.parametrize("word", ["footbal", "footbll", "foootball", "fotoball", "Futball"])
-def test_an_unknown_word_is_refused_with_near_spellings(model: VectorModel, word: str) -> None:
+def test_an_unknown_word_is_refused_with_spelling_suggestions(model: VectorModel, word: str) -> None:
     with pytest.raises(AbilityError, match=f"there is no vector for '{word}': did you mean 'football'?"):
         model.similar(word)
 
@@ -65,15 +66,15 @@ def test_what_is_no_word_has_no_vector(model: VectorModel, word: str) -> None:
         model.vector(word)
 
 
-def test_near_spellings_are_the_frequent_ones_first() -> None:
-    known = {word: place for place, word in enumerate(["cart", "cat", "can", "cab", "dog"])}
-    assert near_spellings("caz", known) == ["cat", "can", "cab"]
-    assert near_spellings("a" * 5000, known) == []
+def test_spelling_suggestions_are_frequent_ones_first() -> None:
+    known = {word: position for position, word in enumerate(["cart", "cat", "can", "cab", "dog"])}
+    assert suggest_spellings("caz", known) == ["cat", "can", "cab"]
+    assert suggest_spellings("a" * 5000, known) == []
 
 
-def test_unknown_words_may_be_made_of_their_letters() -> None:
+def test_unknown_words_may_be_composed_of_their_characters() -> None:
     class Spelled(VectorModel):
-        def unknown(self, word: str) -> np.ndarray | None:
+        def oov_vector(self, word: str) -> np.ndarray | None:
             return np.array([4.0, 3.0], dtype=np.float32) if word.startswith("queen") else None
 
     plain = small_model(WORDS, PLANE)
@@ -101,7 +102,7 @@ def test_neighbours_leave_out_the_word_and_others(model: VectorModel) -> None:
 def test_an_analogy_by_hand() -> None:
     model = small_model(WORDS[:5], [[1, 1, 9], [4, 1, 0], [4, 2, 0], [1, 1, 0], [1, 2, 0]])
     assert model.analogy(["king", "woman"], ["man"])[0][0] == "queen"
-    with pytest.raises(AbilityError, match="at least one word"):
+    with pytest.raises(AbilityError, match="at least one positive word"):
         model.analogy([], ["man"])
 
 
@@ -129,7 +130,7 @@ def test_gensim_finds_the_same() -> None:
         assert model.odd_one_out(words) == peer.doesnt_match(words)
 
 
-def test_the_index_is_asked_only_on_demand() -> None:
+def test_the_index_is_built_only_on_demand() -> None:
     model, _ = random_model()
     exact = model.similar("w3x")
     assert "_index" not in vars(model)
@@ -172,14 +173,14 @@ def test_phrases_are_words_too() -> None:
     assert model.embed(["in New York", "new", "york", "times in new york times"]) == pytest.approx(
         np.array([[2, 2.5], [1, 0], [2, 0], [7 / 3, 2]]), abs=1e-6
     )
-    again = restore_vectors(model.recipe, model.arrays(), model.tokenizer, "lines")
+    again = restore_subwords(model.recipe, model.arrays(), model.tokenizer, "lines")
     assert again.words == model.words
     assert again.embed(["in new york"]).tolist() == model.embed(["in new york"]).tolist()
 
 
 def test_a_model_is_restored_from_its_arrays(model: VectorModel) -> None:
     arrays = model.arrays() | {"outputs": np.ones((3, 2), dtype=np.float32)}
-    again = restore_vectors(model.recipe, arrays, model.tokenizer, "lines")
+    again = restore_subwords(model.recipe, arrays, model.tokenizer, "lines")
     assert again.words == model.words
     assert again.arrays().keys() == arrays.keys()
     assert again.similar("king") == model.similar("king")
@@ -202,7 +203,7 @@ BROKEN = {
 def test_arrays_that_do_not_fit_are_refused(model: VectorModel, change: str) -> None:
     arrays = {name: array for name, array in (model.arrays() | BROKEN[change]).items() if array is not None}
     with pytest.raises(ArtifactError, match="train the model again"):
-        restore_vectors(model.recipe, arrays, model.tokenizer, "lines")
+        restore_subwords(model.recipe, arrays, model.tokenizer, "lines")
 
 
 def test_a_read_only_map_serves(tmp_path: Path) -> None:

@@ -15,24 +15,31 @@ import pytest
 from firth.errors import AbilityError, ArtifactError, CorpusError, RecipeError, TrainingError
 from firth.text.corpus import read_corpus
 from firth.text.oracle import oracle_source
+from firth.tokens.tokenizer import FIRST_WORD
 from firth.vectors import _paragraph_kernels as kernels
 from firth.vectors import paragraph
-from firth.vectors.job import Job
+from firth.vectors.job import VectorJob
 from firth.vectors.neighbours import unit
-from firth.vectors.paragraph import ParagraphBlocks, ParagraphModel, restore, settle, train_paragraphs
+from firth.vectors.paragraph import (
+    ParagraphModel,
+    ParagraphTrainer,
+    resolve_defaults,
+    restore_paragraphs,
+    train_paragraphs,
+)
 from firth.vectors.recipe import ParagraphRecipe
-from firth.vectors.sampling import noise_shares
-from firth.vectors.tables import from_matrix
-from firth.vectors.text import FIRST_WORD, TrainingText
+from firth.vectors.sampling import noise_distribution
+from firth.vectors.tables import table_from_matrix
+from firth.vectors.text import TrainingText
 from tests.command import firth
-from tests.vectors.slow_paragraph import SHAPES, SMALL, example, slow_learn, slow_loss, slow_plan
+from tests.vectors.slow_paragraph import SHAPES, SMALL, example, slow_loss, slow_plan, slow_train
 from tests.vectors.word_groups import WORDS, job_of, oracle_job
 
 shapes = pytest.mark.parametrize("shape", SHAPES)
 
 
 @pytest.fixture(scope="module")
-def job() -> Job:
+def job() -> VectorJob:
     """Some documents of random words, one of them long, one empty of known words."""
     rng = np.random.default_rng(1)
     sizes = [*rng.integers(1, 30, size=200), 3000, 1700]
@@ -53,39 +60,39 @@ def oracle() -> tuple[ParagraphModel, list[str], npt.NDArray[np.str_]]:
 
 @shapes
 def test_plan_is_that_of_a_plain_twin(shape: str) -> None:
-    steps, texts, pieces, states, pool, _ = example(shape)
-    words, reach, targets = slow_plan(steps, texts, states, pool)
-    assert pieces.words.tolist() == [word for kept in words for word in kept]
-    assert np.diff(pieces.begins).tolist() == [len(kept) for kept in words]
-    assert pieces.reach.tolist() == reach
-    assert pieces.targets.tolist() == [word for some in targets for word in some]
-    assert 0 < len(pieces.words) < sum(word >= FIRST_WORD for text in texts for word in text)
+    updater, texts, segments, states, pool, _ = example(shape)
+    words, window_sizes, targets = slow_plan(updater, texts, states, pool)
+    assert segments.words.tolist() == [word for kept in words for word in kept]
+    assert np.diff(segments.begins).tolist() == [len(kept) for kept in words]
+    assert segments.window_sizes.tolist() == window_sizes
+    assert segments.targets.tolist() == [word for some in targets for word in some]
+    assert 0 < len(segments.words) < sum(word >= FIRST_WORD for text in texts for word in text)
 
 
 @shapes
 def test_learning_is_that_of_a_plain_twin(shape: str) -> None:
-    steps, texts, pieces, states, pool, tables = example(shape)
-    planned = slow_plan(steps, texts, states, pool)
+    updater, texts, segments, states, pool, tables = example(shape)
+    planned = slow_plan(updater, texts, states, pool)
     before = [table.matrix().astype(np.float64) for table in tables]
     wanted = [matrix.copy() for matrix in before]
-    rate = 2e-4
-    loss = slow_learn(steps, planned, wanted, pieces, rate)
-    assert steps.learn(pieces, tables, rate) == pytest.approx(loss, rel=1e-4)
+    lr = 2e-4
+    loss = slow_train(updater, planned, wanted, segments, lr)
+    assert updater.train(segments, tables, lr) == pytest.approx(loss, rel=1e-4)
     for table, old, new in zip(tables, before, wanted, strict=True):
         assert np.abs(new - old).max() > 3e-4
-        # Targets are moved three at a time, so that later ones see a row that has moved: squares of the rate.
+        # Targets are moved three at a time, so that later ones use an updated row: squares of the learning rate.
         np.testing.assert_allclose(table.matrix() - old, new - old, atol=4e-6)
         assert not table.flat.reshape(-1, table.stride)[:, table.dimension :].any()
 
 
 @shapes
 def test_only_documents_change_when_all_else_is_frozen(shape: str) -> None:
-    steps, _, pieces, _, _, tables = example(shape)
+    updater, _, segments, _, _, tables = example(shape)
     others = [table.flat.copy() for table in tables]
-    loss = steps.learn(pieces, tables, 0.05, frozen=True)
+    loss = updater.train(segments, tables, 0.05, frozen=True)
     assert all(np.array_equal(table.flat, old) for table, old in zip(tables[1:], others[1:], strict=True))
     assert not np.array_equal(tables[0].flat, others[0])
-    assert steps.learn(pieces, tables, 0.0, frozen=True) < loss
+    assert updater.train(segments, tables, 0.0, frozen=True) < loss
 
 
 @pytest.mark.parametrize("frozen", [False, True])
@@ -93,34 +100,34 @@ def test_a_step_follows_the_gradient(frozen: bool) -> None:
     """The change of a row over the rate is the derivative of the loss, by finite differences; targets repeat."""
     rng = np.random.default_rng(2)
     outputs, row = rng.normal(size=(9, 8)), rng.normal(size=8)
-    targets, rate = np.array([1, 3, 1, 4, 4, 4, 5, 6, 7, 8, 0], dtype=np.int32), 1e-3
-    table, moved = from_matrix(outputs.astype(np.float32)), row.astype(np.float32)
+    targets, lr = np.array([1, 3, 1, 4, 4, 4, 5, 6, 7, 8, 0], dtype=np.int32), 1e-3
+    table, moved = table_from_matrix(outputs.astype(np.float32)), row.astype(np.float32)
     scores, losses = np.empty(targets.size + 8, dtype=np.float32), np.array([2.0, 0.5])
     kernels.step(
-        moved, table.flat, targets, 0, targets.size, table.stride, table.width, np.float32(rate), frozen, scores, losses
+        moved, table.flat, targets, 0, targets.size, table.stride, table.width, np.float32(lr), frozen, scores, losses
     )
     assert losses[0] - np.log(losses[1]) == pytest.approx(2 - np.log(0.5) + slow_loss(row, outputs, targets), rel=1e-5)
 
-    def slope(place: tuple[int, ...]) -> float:
+    def slope(position: tuple[int, ...]) -> float:
         values = []
         for sign in (1e-5, -1e-5):
             matrix = np.vstack([row, outputs])
-            matrix[place] += sign
+            matrix[position] += sign
             values.append(slow_loss(matrix[0], matrix[1:], targets))
         return (values[0] - values[1]) / 2e-5
 
-    np.testing.assert_allclose((moved - row) / rate, [-slope((0, place)) for place in range(8)], atol=0.1)
-    slopes = [[-slope((1 + number, place)) for place in range(8)] for number in range(9)]
-    change = (table.matrix() - outputs) / rate
-    np.testing.assert_allclose(change, np.zeros_like(change) if frozen else slopes, atol=0.1)
+    np.testing.assert_allclose((moved - row) / lr, [-slope((0, position)) for position in range(8)], atol=0.1)
+    gradients = [[-slope((1 + number, position)) for position in range(8)] for number in range(9)]
+    change = (table.matrix() - outputs) / lr
+    np.testing.assert_allclose(change, np.zeros_like(change) if frozen else gradients, atol=0.1)
 
 
 # Training.
 
 
 @shapes
-def test_exact_mode_is_the_same_for_any_number_of_threads(job: Job, shape: str) -> None:
-    assert ParagraphBlocks(SHAPES[shape], job.text, 3).blocks > 10
+def test_exact_mode_is_the_same_for_any_number_of_threads(job: VectorJob, shape: str) -> None:
+    assert ParagraphTrainer(SHAPES[shape], job.text, 3).num_blocks > 10
     found = [train_paragraphs(SHAPES[shape], replace(job, threads=threads)) for threads in (1, 2, 3)]
     for other in found[1:]:
         assert other.metrics == found[0].metrics
@@ -131,7 +138,7 @@ def test_exact_mode_is_the_same_for_any_number_of_threads(job: Job, shape: str) 
 
 
 class Memory:
-    """A keeper that keeps in memory, and dies when the state is kept for the n-th time."""
+    """A checkpointer that keeps in memory, and dies when the state is kept for the n-th time."""
 
     def __init__(self, dies_after: int) -> None:
         self.state: tuple[dict[str, Any], dict[str, Any]] | None = None
@@ -140,23 +147,23 @@ class Memory:
     def due(self) -> bool:
         return True
 
-    def keep(self, arrays: Mapping[str, npt.NDArray[Any]], state: Mapping[str, Any]) -> None:
+    def save(self, arrays: Mapping[str, npt.NDArray[Any]], state: Mapping[str, Any]) -> None:
         kept = {name: list(value) if isinstance(value, list) else value for name, value in state.items()}
         self.state = {name: array.copy() for name, array in arrays.items()}, kept
         self.left -= 1
         if self.left == 0:
             raise KeyboardInterrupt
 
-    def kept(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    def load(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
         return self.state
 
 
 @shapes
-def test_a_killed_run_goes_on_to_the_same_bytes(job: Job, shape: str) -> None:
-    keeper = Memory(2)
+def test_a_killed_run_resumes_to_the_same_bytes(job: VectorJob, shape: str) -> None:
+    checkpointer = Memory(2)
     with pytest.raises(KeyboardInterrupt):
-        train_paragraphs(SHAPES[shape], replace(job, keeper=keeper))
-    resumed = train_paragraphs(SHAPES[shape], replace(job, keeper=keeper))
+        train_paragraphs(SHAPES[shape], replace(job, checkpointer=checkpointer))
+    resumed = train_paragraphs(SHAPES[shape], replace(job, checkpointer=checkpointer))
     whole = train_paragraphs(SHAPES[shape], job)
     assert resumed.metrics == whole.metrics
     assert resumed.model.documents.tobytes() == whole.model.documents.tobytes()
@@ -165,45 +172,45 @@ def test_a_killed_run_goes_on_to_the_same_bytes(job: Job, shape: str) -> None:
 
 @shapes
 @pytest.mark.parametrize("mode", ["exact", "fast"])
-def test_losses_are_those_of_the_objective(job: Job, shape: str, mode: Any) -> None:
-    """Documents and words begin at zero, where every answer is a half; what is learnt makes it better."""
-    recipe = replace(SHAPES[shape], mode=mode, epochs=1, learning_rate=1e-9)
+def test_losses_are_those_of_the_objective(job: VectorJob, shape: str, mode: Any) -> None:
+    """Documents and words are initially zero, where every probability is a half; training improves it."""
+    recipe = replace(SHAPES[shape], mode=mode, epochs=1, lr=1e-9)
     assert train_paragraphs(recipe, job).metrics["loss"] == pytest.approx(4 * np.log(2), rel=1e-5)
-    losses = train_paragraphs(replace(recipe, epochs=6, learning_rate=0.05), job).metrics["losses"]
+    losses = train_paragraphs(replace(recipe, epochs=6, lr=0.05), job).metrics["losses"]
     assert len(losses) == 6
     assert losses[-1] < losses[0] < 4 * np.log(2)
 
 
-def test_losses_are_the_mean_over_words(job: Job) -> None:
+def test_losses_are_the_mean_over_words(job: VectorJob) -> None:
     """With full vectors and a rate of nothing, the loss is recomputed from the plans alone."""
-    recipe = replace(SHAPES["dbow"], learning_rate=1e-12, epochs=1)
-    blocks = ParagraphBlocks(recipe, job.text, 3)
+    recipe = replace(SHAPES["dbow"], lr=1e-12, epochs=1)
+    blocks = ParagraphTrainer(recipe, job.text, 3)
     rng = np.random.default_rng(4)
     blocks.tables[0].matrix()[:] = rng.normal(size=(blocks.documents, 5))
     documents, outputs = (table.matrix().astype(np.float64) for table in blocks.tables)
     total, words = 0.0, 0
-    for block in range(blocks.blocks):
+    for block in range(blocks.num_blocks):
         plan = blocks.plan(0, block)
-        found, examples = blocks.learn(plan, 1e-12)
-        pieces = plan.content
-        owners = np.repeat(pieces.owners, np.diff(pieces.begins))
-        each = zip(owners, pieces.targets.reshape(-1, 4), strict=True)
-        again = sum(slow_loss(documents[owner], outputs, targets) for owner, targets in each)
+        found, examples = blocks.train_block(plan, 1e-12)
+        segments = plan.content
+        owners = np.repeat(segments.documents_of, np.diff(segments.begins))
+        each = zip(owners, segments.targets.reshape(-1, 4), strict=True)
+        again = sum(slow_loss(documents[document], outputs, targets) for document, targets in each)
         assert found == pytest.approx(again, rel=1e-5)
-        assert examples == pieces.begins[-1]
+        assert examples == segments.begins[-1]
         total, words = total + found, words + examples
     assert words > 0.1 * job.text.total
 
 
-def test_noise_words_follow_their_shares(job: Job) -> None:
+def test_negatives_follow_their_distribution(job: VectorJob) -> None:
     """Chi-squared: noise over many blocks, which draw each from a pool of their own."""
-    blocks = ParagraphBlocks(replace(SHAPES["mean"], subsample=0), job.text, 3)
-    shares = noise_shares(job.text.counts, 0.75)
-    found = np.zeros(shares.size)
-    for epoch, block in itertools.product(range(20), range(blocks.blocks)):
-        pool = blocks.steps.pool(blocks.pool, np.uint64(1000 * epoch + block))
-        found += np.bincount(pool, minlength=shares.size)
-    expected = shares * found.sum()
+    blocks = ParagraphTrainer(replace(SHAPES["mean"], subsample=0), job.text, 3)
+    noise = noise_distribution(job.text.counts, 0.75)
+    found = np.zeros(noise.size)
+    for epoch, block in itertools.product(range(20), range(blocks.num_blocks)):
+        pool = blocks.updater.pool(blocks.pool, np.uint64(1000 * epoch + block))
+        found += np.bincount(pool, minlength=noise.size)
+    expected = noise * found.sum()
     seen = expected > 0
     statistic = ((found - expected)[seen] ** 2 / expected[seen]).sum()
     freedom = int(seen.sum()) - 1
@@ -213,23 +220,23 @@ def test_noise_words_follow_their_shares(job: Job) -> None:
     assert set(noise.reshape(-1)) <= set(np.flatnonzero(seen))
 
 
-def test_blocks_end_where_documents_do(job: Job) -> None:
-    blocks = ParagraphBlocks(SMALL, job.text, 3)
+def test_blocks_end_where_documents_do(job: VectorJob) -> None:
+    blocks = ParagraphTrainer(SMALL, job.text, 3)
     bounds = job.text.sentences[job.text.documents.astype(np.int64)].tolist()
-    lengths = np.diff(blocks.pieces)
-    assert blocks.pieces[-1] == len(job.text.ids)
+    lengths = np.diff(blocks.segments)
+    assert blocks.segments[-1] == len(job.text.ids)
     assert lengths.max() <= 500
-    for number, (owner, begin) in enumerate(zip(blocks.owners, blocks.pieces[:-1], strict=True)):
-        assert bounds[owner] <= begin < bounds[owner + 1]
-        assert begin == bounds[owner] or lengths[number - 1] == 500
-    assert np.bincount(blocks.owners)[-2:].tolist() == [6, 4]
-    assert blocks.shares[blocks.owners == 200].tolist() == [0.25] * 6  # as many as learn beside each other
-    assert blocks.shares[0] == 1
+    for number, (document, begin) in enumerate(zip(blocks.documents_of, blocks.segments[:-1], strict=True)):
+        assert bounds[document] <= begin < bounds[document + 1]
+        assert begin == bounds[document] or lengths[number - 1] == 500
+    assert np.bincount(blocks.documents_of)[-2:].tolist() == [6, 4]
+    assert blocks.weights[blocks.documents_of == 200].tolist() == [0.25] * 6  # as many as are trained in parallel
+    assert blocks.weights[0] == 1
 
 
 @shapes
 def test_long_documents_do_not_leap(shape: str) -> None:
-    """Two long documents over words of their own: blocks of one document are learnt from beside each other."""
+    """Two long documents over words of their own: blocks of one document are trained in parallel."""
     rng = np.random.default_rng(3)
     texts = [[" ".join(f"{name}{int(w)}" for w in rng.integers(0, 40, size=12_000))] for name in "ab"]
     recipe = replace(SHAPES[shape], dimension=8, epochs=6)
@@ -252,14 +259,14 @@ def test_documents_without_known_words_stay_at_zero() -> None:
     sentences = np.array([0, 2, 2, 6, 10, 10], dtype=np.uint64)
     text = TrainingText(ids, sentences, np.arange(6, dtype=np.uint64), words)
     recipe = replace(SHAPES["dbow"], subsample=0)
-    blocks = ParagraphBlocks(recipe, text, 0)
-    for block in range(blocks.blocks):
-        blocks.learn(blocks.plan(0, block), 0.05)
+    blocks = ParagraphTrainer(recipe, text, 0)
+    for block in range(blocks.num_blocks):
+        blocks.train_block(blocks.plan(0, block), 0.05)
     assert blocks.tables[0].matrix().any(axis=1).tolist() == [False, False, True, True, False]
 
 
 @pytest.mark.parametrize("option", [{"tokens": 20_000}, {"seconds": 0.3}, {"flops": 1e7}])
-def test_budgets(job: Job, option: dict[str, Any]) -> None:
+def test_budgets(job: VectorJob, option: dict[str, Any]) -> None:
     result = train_paragraphs(SHAPES["dbow"], replace(job, **option))
     assert result.tokens > 0
     assert np.isfinite(result.metrics["loss"])
@@ -275,7 +282,7 @@ def test_documents_of_a_topic_are_near(oracle: tuple[ParagraphModel, list[str], 
     units = model.documents / np.linalg.norm(model.documents, axis=1, keepdims=True)
     cosines = units @ units.T
     np.fill_diagonal(cosines, -1)
-    assert np.mean(topics[cosines.argmax(axis=1)] == topics) > 0.8  # one in six by chance
+    assert np.mean(topics[cosines.argmax(axis=1)] == topics) > 0.8  # one in six randomly
 
 
 @pytest.mark.parametrize("shape", ["dbow", "mean"])
@@ -300,17 +307,17 @@ def test_new_documents_have_the_same_vector_every_time(
     assert np.array_equal(model.embed(some), vectors)
     assert np.array_equal(model.infer(some[::-1])[::-1], vectors)
     assert np.array_equal(np.vstack([model.infer([text]) for text in some]), vectors)
-    monkeypatch.setattr(paragraph, "_PART", 3)
+    monkeypatch.setattr(paragraph, "_BATCH", 3)
     monkeypatch.setattr(paragraph, "_TEXTS", 7)
     assert np.array_equal(model.infer(some), vectors)
     assert not np.array_equal(model.infer(some, epochs=2), vectors)
-    again = restore(model.recipe, model.arrays(), model.tokenizer, model.layout)
+    again = restore_paragraphs(model.recipe, model.arrays(), model.tokenizer, model.layout)
     assert np.array_equal(again.infer(some), vectors)
     assert len(np.unique(vectors, axis=0)) == len(set(some))
 
 
 @shapes
-def test_inference_of_each_kind(job: Job, shape: str) -> None:
+def test_inference_of_each_kind(job: VectorJob, shape: str) -> None:
     result = train_paragraphs(SHAPES[shape], job)
     model = result.model
     text = " ".join(model.words[int(word)] for word in job.text.ids[:12])
@@ -334,23 +341,25 @@ def test_texts_that_are_too_small() -> None:
         train_paragraphs(SMALL, job_of(read_corpus([["a a a"]], layout="lines")))
 
 
-def test_a_rate_that_is_too_high(job: Job) -> None:
-    with np.errstate(all="ignore"), pytest.raises(TrainingError, match="smaller learning_rate"):
-        train_paragraphs(replace(SHAPES["dbow"], learning_rate=10.0, epochs=500), job)
+def test_a_rate_that_is_too_high(job: VectorJob) -> None:
+    with np.errstate(all="ignore"), pytest.raises(TrainingError, match="smaller lr"):
+        train_paragraphs(replace(SHAPES["dbow"], lr=10.0, epochs=500), job)
 
 
-def test_tables_larger_than_the_machine_are_refused(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paragraph, "zeros", None)
+def test_tables_larger_than_the_machine_are_refused(job: VectorJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paragraph, "zero_table", None)
     monkeypatch.setattr(paragraph, "random_table", None)
     with pytest.raises(RecipeError, match="lower dimension or window"):
         train_paragraphs(ParagraphRecipe(tokenizer=WORDS, combine="concat", dimension=10_000, window=1000), job)
 
 
 @shapes
-def test_damaged_arrays_are_refused(job: Job, shape: str) -> None:
+def test_damaged_arrays_are_refused(job: VectorJob, shape: str) -> None:
     model = train_paragraphs(SHAPES[shape], job).model
     sound = model.arrays()
-    assert np.array_equal(restore(model.recipe, sound, model.tokenizer, model.layout).documents, model.documents)
+    assert np.array_equal(
+        restore_paragraphs(model.recipe, sound, model.tokenizer, model.layout).documents, model.documents
+    )
     damages: list[dict[str, Any]] = [
         {"documents": None},
         {"documents": sound["documents"][:, :3]},
@@ -365,14 +374,14 @@ def test_damaged_arrays_are_refused(job: Job, shape: str) -> None:
     for damage in damages:
         arrays = {name: array for name, array in (sound | damage).items() if array is not None}
         with pytest.raises(ArtifactError, match="train the model again"):
-            restore(model.recipe, arrays, model.tokenizer, model.layout)
+            restore_paragraphs(model.recipe, arrays, model.tokenizer, model.layout)
 
 
-def test_settings_left_open_are_filled_in() -> None:
-    small, large = (settle(ParagraphRecipe(), words) for words in (1000, 10**8))
-    assert (small.negatives, large.negatives, small.learning_rate) == (15, 5, 0.05)
-    assert settle(SMALL, 1000) == SMALL
-    with pytest.raises(RecipeError, match="a document alone"):
+def test_defaults_are_resolved() -> None:
+    small, large = (resolve_defaults(ParagraphRecipe(), words) for words in (1000, 10**8))
+    assert (small.negatives, large.negatives, small.lr) == (15, 5, 0.05)
+    assert resolve_defaults(SMALL, 1000) == SMALL
+    with pytest.raises(RecipeError, match="no context words"):
         ParagraphRecipe(architecture="dbow", combine="concat")
 
 

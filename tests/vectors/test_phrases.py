@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from mmap import mmap
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,11 +17,22 @@ from hypothesis import strategies as st
 from firth.artifact.models import load
 from firth.errors import ArtifactError, RecipeError
 from firth.vectors import phrases as module
-from firth.vectors.phrases import Phrased, Phrases, find_phrases, phrase_words, restore_phrases
+from firth.vectors.phrases import Phrases, find_phrases, phrase_words, restore_phrases
 from firth.vectors.text import TrainingText
 from tests.command import firth
 
 SPECIALS = ["<pad>", "<unk>", "<s>", "</s>", "<mask>"]
+
+
+class Phrased(NamedTuple):
+    """A text with its phrases joined, and the phrases."""
+
+    text: TrainingText
+    phrases: Phrases | None
+
+
+def join_phrases(*arguments: Any, **settings: Any) -> Phrased:
+    return Phrased(*find_phrases(*arguments, **settings))
 
 
 def text_of(sentences: list[list[str]], documents: list[int] | None = None) -> TrainingText:
@@ -38,43 +49,43 @@ def sentences_of(text: TrainingText) -> list[list[str]]:
 
 
 def slow_round(sentences: list[list[str]], delta: float, threshold: float) -> list[list[str]]:
-    """One round, written down as the paper tells it."""
+    """One round as in the paper."""
     known = Counter(word for sentence in sentences for word in sentence if word != "?")
     pairs = Counter(pair for sentence in sentences for pair in itertools.pairwise(sentence) if "?" not in pair)
     total = sum(known.values())
     joined = []
     for sentence in sentences:
-        out, place = [], 0
-        while place < len(sentence):
-            pair = tuple(sentence[place : place + 2])
+        out, buffer = [], 0
+        while buffer < len(sentence):
+            pair = tuple(sentence[buffer : buffer + 2])
             if pairs[pair] and (pairs[pair] - delta) * total / (known[pair[0]] * known[pair[1]]) > threshold:
                 out.append("_".join(pair))
-                place += 2
+                buffer += 2
             else:
-                out.append(sentence[place])
-                place += 1
+                out.append(sentence[buffer])
+                buffer += 1
         joined.append(out)
     return joined
 
 
-def random_sentences(seed: int, letters: str = "abcdefg", count: int = 20) -> list[list[str]]:
+def random_sentences(seed: int, characters: str = "abcdefg", count: int = 20) -> list[list[str]]:
     rng = np.random.default_rng(seed)
-    weights = rng.dirichlet(np.full(len(letters), 0.5), size=len(letters))
+    weights = rng.dirichlet(np.full(len(characters), 0.5), size=len(characters))
     sentences = []
     for _ in range(count):
-        words = [int(rng.integers(len(letters)))]
+        words = [int(rng.integers(len(characters)))]
         for _ in range(int(rng.integers(0, 15))):
-            words.append(int(rng.choice(len(letters), p=weights[words[-1]])))
-        sentences.append([letters[word] if rng.random() > 0.05 else "?" for word in words])
+            words.append(int(rng.choice(len(characters), p=weights[words[-1]])))
+        sentences.append([characters[word] if rng.random() > 0.05 else "?" for word in words])
     return sentences
 
 
 def test_by_hand() -> None:
     """new york: (6 - 1) * 30 / (6 * 6) = 4.17; then new_york times: (3 - 1) * 24 / (6 * 3) = 2.67 with half of 4."""
     sentences = [["new", "york", "times", "x"]] * 3 + [["new", "york", "x", "y"]] * 3 + [["y", "x"]] * 3
-    one = find_phrases(text_of(sentences), 1, delta=1, threshold=4)
+    one = join_phrases(text_of(sentences), 1, delta=1, threshold=4)
     assert sentences_of(one.text)[0] == ["new_york", "times", "x"]
-    two = find_phrases(text_of(sentences), 2, delta=1, threshold=4)
+    two = join_phrases(text_of(sentences), 2, delta=1, threshold=4)
     assert sentences_of(two.text)[0] == ["new_york_times", "x"]
     assert sentences_of(two.text)[3] == ["new_york", "x", "y"]
     assert two.phrases is not None
@@ -82,7 +93,7 @@ def test_by_hand() -> None:
     assert names == two.text.words
     assert names[10:] == ["new_york", "new_york_times"]
     assert two.phrases.pairs.tolist() == [[5, 9, 0], [10, 6, 1]]
-    assert sentences_of(find_phrases(text_of(sentences), 1, delta=1, threshold=4.2).text)[0][:2] == ["new", "york"]
+    assert sentences_of(join_phrases(text_of(sentences), 1, delta=1, threshold=4.2).text)[0][:2] == ["new", "york"]
 
 
 def test_joining_is_greedy_from_the_left() -> None:
@@ -100,7 +111,7 @@ def test_a_slow_twin_joins_the_same(seed: int, delta: float, threshold: float) -
     sentences = random_sentences(seed)
     known = [["<unk>" if word == "?" else word for word in sentence] for sentence in sentences]
     assert sentences_of(text_of(sentences)) == known
-    one = find_phrases(text_of(sentences), 1, delta=delta, threshold=threshold)
+    one = join_phrases(text_of(sentences), 1, delta=delta, threshold=threshold)
     slow = slow_round(sentences, delta, threshold)
     assert sentences_of(one.text) == [["<unk>" if word == "?" else word for word in sentence] for sentence in slow]
 
@@ -109,7 +120,7 @@ def test_a_slow_twin_joins_the_same(seed: int, delta: float, threshold: float) -
 @settings(max_examples=30)
 def test_saved_phrases_join_new_text_as_they_joined_the_old(seed: int) -> None:
     text = text_of(random_sentences(seed), [0, 7, 20])
-    found = find_phrases(text, 3, delta=0, threshold=1.5)
+    found = join_phrases(text, 3, delta=0, threshold=1.5)
     assert found.phrases is not None
     again = restore_phrases(found.phrases.pairs, len(text.words))
     for number, (a, b) in enumerate(itertools.pairwise(text.sentences.astype(int))):
@@ -126,7 +137,7 @@ def test_saved_phrases_join_new_text_as_they_joined_the_old(seed: int) -> None:
 def test_one_name_is_one_phrase() -> None:
     """a_b c and a b_c would both be a_b_c: only one of them is joined."""
     sentences = [["a", "b", "x"]] * 9 + [["y", "b", "c"]] * 9 + [["a", "b", "c"]] * 9 + [["b", "z", "c", "z", "a"]] * 9
-    found = find_phrases(text_of(sentences), 4, delta=0, threshold=0.8)
+    found = join_phrases(text_of(sentences), 4, delta=0, threshold=0.8)
     assert len(set(found.text.words)) == len(found.text.words)
 
 
@@ -137,7 +148,7 @@ def test_gensim_finds_the_same(seed: int) -> None:
     sentences = [sentence for sentence in sentences if sentence]
     theirs = GensimPhrases(sentences, min_count=2, threshold=0.2)
     total = sum(map(len, sentences))
-    ours = find_phrases(text_of(sentences), 1, delta=2, threshold=0.2 * total / len(theirs.vocab))
+    ours = join_phrases(text_of(sentences), 1, delta=2, threshold=0.2 * total / len(theirs.vocab))
     assert ours.phrases is not None
     assert len(ours.phrases.pairs) > 3
     assert sentences_of(ours.text) == [list(theirs[sentence]) for sentence in sentences]
@@ -147,34 +158,34 @@ def test_gensim_finds_the_same(seed: int) -> None:
 
 def test_parts_and_files_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     def found() -> Phrased:
-        return find_phrases(text_of(random_sentences(5)), 2, delta=0, threshold=1.5)
+        return join_phrases(text_of(random_sentences(5)), 2, delta=0, threshold=1.5)
 
     whole = found()
     monkeypatch.setattr(module, "_CHUNK", 3)
-    monkeypatch.setattr(module, "_IN_MEMORY", 10)
+    monkeypatch.setenv("FIRTH_MEMORY", "0")
     parts = found()
     assert parts.text.ids.tolist() == whole.text.ids.tolist()
     assert parts.text.sentences.tolist() == whole.text.sentences.tolist()
-    place = parts.text.ids
-    while isinstance(place, np.ndarray):
-        place = place.base
-    assert isinstance(place, mmap)
+    buffer = parts.text.ids
+    while isinstance(buffer, np.ndarray):
+        buffer = buffer.base
+    assert isinstance(buffer, mmap)
 
 
 def test_texts_without_phrases() -> None:
     text = text_of([["a"], ["b"], [], ["?"]])
-    found = find_phrases(text, 2)
+    found = join_phrases(text, 2)
     assert found.text.words == text.words
     assert found.phrases is None
-    assert find_phrases(text_of([["a", "b"]] * 9), 0).text.ids.tolist() == [5, 6] * 9
+    assert join_phrases(text_of([["a", "b"]] * 9), 0).text.ids.tolist() == [5, 6] * 9
 
 
 @pytest.mark.parametrize("settings", [{"delta": -1}, {"delta": np.nan}, {"threshold": 0}, {"threshold": np.inf}])
 def test_impossible_settings(settings: dict[str, Any]) -> None:
     with pytest.raises(RecipeError, match="above 0"):
-        find_phrases(text_of([["a", "b"]]), 1, **settings)
+        join_phrases(text_of([["a", "b"]]), 1, **settings)
     with pytest.raises(RecipeError, match="rounds=5"):
-        find_phrases(text_of([["a", "b"]]), 5)
+        join_phrases(text_of([["a", "b"]]), 5)
 
 
 @pytest.mark.parametrize(
@@ -213,5 +224,5 @@ def test_models_with_phrases(kind: str, tmp_path: Path) -> None:
     assert model.similarity("new_york", "new_york") == pytest.approx(1)
     assert model.similar("new_york", 3)
     vector = np.asarray(model.embed(["new york"]).sum(axis=0)).reshape(-1)
-    place = model.row("new_york") if kind != "brown" else model.clusters[model.row("new_york")]
-    assert vector[place] == vector.sum() == 1
+    buffer = model.row("new_york") if kind != "brown" else model.clusters[model.row("new_york")]
+    assert vector[buffer] == vector.sum() == 1

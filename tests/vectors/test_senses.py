@@ -13,23 +13,24 @@ import pytest
 
 from firth.artifact.models import load
 from firth.errors import AbilityError, ArtifactError, RecipeError
+from firth.tokens.tokenizer import FIRST_WORD
 from firth.vectors import clusters
-from firth.vectors.clusters import Senses
-from firth.vectors.job import Arrays, Job
+from firth.vectors.clusters import SenseInventory
+from firth.vectors.job import Arrays, VectorJob
 from firth.vectors.recipe import SenseRecipe, Word2vecRecipe
-from firth.vectors.senses import SenseModel, restore, train_senses
-from firth.vectors.text import FIRST_WORD, TrainingText
+from firth.vectors.senses import SenseModel, restore_senses, train_senses
+from firth.vectors.text import TrainingText
 from tests.vectors.small_models import save_model, small_tokenizer
 from tests.vectors.topic_text import TOPICS, WORDS, two_faced_text
 from tests.vectors.word_groups import text_of
 
-BASE = Word2vecRecipe(dimension=20, epochs=10, subsample=0, learning_rate=0.025)
-SMALL = SenseRecipe(base=BASE, exposure=0, least=20)
+BASE = Word2vecRecipe(dimension=20, epochs=10, subsample=0, lr=0.025)
+SMALL = SenseRecipe(base=BASE, min_training_words=0, min_occurrences=20)
 
 
-def job_for(text: TrainingText, **options: Any) -> Job:
+def job_for(text: TrainingText, **options: Any) -> VectorJob:
     words = text.words[FIRST_WORD:]
-    return Job(text, small_tokenizer(words), "lines", **options)
+    return VectorJob(text, small_tokenizer(words), "lines", **options)
 
 
 # --- training -------------------------------------------------------------------------------------------------------
@@ -37,7 +38,7 @@ def job_for(text: TrainingText, **options: Any) -> Job:
 
 @pytest.fixture(autouse=True)
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clusters, "_STRETCH", 6)
+    monkeypatch.setattr(clusters, "_STRETCH_BITS", 6)
 
 
 def same(one: SenseModel, two: SenseModel) -> bool:
@@ -53,11 +54,11 @@ def test_the_same_bytes_for_any_number_of_threads() -> None:
 
 
 class KilledError(Exception):
-    """Stands for kill -9."""
+    """Simulates kill -9."""
 
 
 class Memory:
-    """A keeper that keeps copies as files would, and is interrupted at a given number of states."""
+    """A checkpointer that keeps copies as files would, and is interrupted at a given number of states."""
 
     def __init__(self, last: int) -> None:
         self.last, self.number = last, 0
@@ -67,14 +68,14 @@ class Memory:
     def due(self) -> bool:
         return True
 
-    def keep(self, arrays: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    def save(self, arrays: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         self.state = {name: array.copy() for name, array in arrays.items()}, json.dumps(state)
         self.stages.append("first" if state["facts"] is None else "second")
         self.number += 1
         if self.number == self.last:
             raise KilledError
 
-    def kept(self) -> tuple[Arrays, dict[str, Any]] | None:
+    def load(self) -> tuple[Arrays, dict[str, Any]] | None:
         if self.state is None:
             return None
         arrays = {name: array.copy() for name, array in self.state[0].items()}
@@ -86,24 +87,24 @@ class Memory:
 def test_interrupted_anywhere_and_gone_on_with() -> None:
     text, recipe = two_faced_text(1000), replace(SMALL, base=replace(BASE, negatives=5))
     whole = Memory(-1)
-    expected = train_senses(recipe, job_for(text, keeper=whole))
+    expected = train_senses(recipe, job_for(text, checkpointer=whole))
     assert expected.metrics["ambiguous"] >= 1
     change = whole.stages.index("second")
     assert 1 <= change < whole.number - 1  # states of the first training, between them, and of the second
     for last in {1, change, change + 1, change + 2, whole.number}:
-        keeper = Memory(last)
+        checkpointer = Memory(last)
         with pytest.raises(KilledError):
-            train_senses(recipe, job_for(text, keeper=keeper))
-        found = train_senses(recipe, job_for(text, keeper=keeper))
+            train_senses(recipe, job_for(text, checkpointer=checkpointer))
+        found = train_senses(recipe, job_for(text, checkpointer=checkpointer))
         assert same(found.model, expected.model)
         assert (found.tokens, found.metrics) == (expected.tokens, expected.metrics)
 
 
-def test_budgets_are_shared() -> None:
+def test_budgets_are_divided() -> None:
     text = two_faced_text()
     assert train_senses(SMALL, job_for(text, tokens=60_000)).tokens == pytest.approx(60_000, rel=0.2)
     assert train_senses(SMALL, job_for(text)).tokens == 2 * 10 * len(text.ids)
-    more = train_senses(replace(SMALL, exposure=300_000), job_for(text)).tokens
+    more = train_senses(replace(SMALL, min_training_words=300_000), job_for(text)).tokens
     assert more == pytest.approx(600_000, rel=0.1)
     assert train_senses(SMALL, job_for(text, seconds=0.5)).tokens > 0
     assert train_senses(SMALL, job_for(text, flops=1e7)).tokens > 0
@@ -128,18 +129,18 @@ def test_texts_that_tell_nothing(lines: list[list[int]]) -> None:
     assert model.sense("w5", "w6 w5")[0] == "w5"
 
 
-def test_one_sense_if_one_is_asked_for() -> None:
-    model = train_senses(replace(SMALL, senses=1), job_for(two_faced_text(300))).model
+def test_one_sense_if_max_senses_is_one() -> None:
+    model = train_senses(replace(SMALL, max_senses=1), job_for(two_faced_text(300))).model
     assert model.words[FIRST_WORD:] == model.tokenizer.vocabulary[FIRST_WORD:]
 
 
 def test_impossible_recipes() -> None:
-    with pytest.raises(RecipeError, match=r"overlap=2 must be -1 to 1"):
-        SenseRecipe(overlap=2)
+    with pytest.raises(RecipeError, match=r"max_overlap=2 must be -1 to 1"):
+        SenseRecipe(max_overlap=2)
     with pytest.raises(RecipeError, match="whole words"):
         SenseRecipe(base=Word2vecRecipe(min_n=3, max_n=6))
-    with pytest.raises(RecipeError, match="context=0 must be 1 to 1000"):
-        SenseRecipe(context=0)
+    with pytest.raises(RecipeError, match="window=0 must be 1 to 1000"):
+        SenseRecipe(window=0)
 
 
 # --- models ---------------------------------------------------------------------------------------------------------
@@ -153,8 +154,8 @@ def hand_made() -> SenseModel:
     starts = np.concatenate([np.arange(FIRST_WORD + 1), FIRST_WORD + np.array([2, 3, 4, 5])])
     contexts = np.vstack([special, np.array([[0, 0], [1, 0], [0, 1], [0, 0]], dtype=np.float32)])
     idf = np.array([0] * FIRST_WORD + [2, 3, 3, 0], dtype=np.float32)
-    shares, sharpness = np.array([0.75, 0.25], np.float32), np.array([4, 4], np.float32)
-    senses = Senses(starts, np.eye(2, dtype=np.float32), shares, sharpness, contexts, idf, 5)
+    priors, sharpness = np.array([0.75, 0.25], np.float32), np.array([4, 4], np.float32)
+    senses = SenseInventory(starts, np.eye(2, dtype=np.float32), priors, sharpness, contexts, idf, 5)
     tokenizer = small_tokenizer(words)
     return SenseModel(
         SenseRecipe(tokenizer=tokenizer.recipe), tokenizer, "lines", np.vstack([special, vectors]), senses=senses,
@@ -173,9 +174,9 @@ def test_names_and_vectors() -> None:
     assert model.vector("bank#2").tolist() == [0, 2]
     assert model.vector("water").tolist() == pytest.approx([0.1, 1])
     assert [model.row(word) for word in ("bank", "bank#2", "money")] == [5, 6, 7]
-    for ask in (model.vector, model.senses, model.row, lambda word: model.sense(word, "money")):
+    for query in (model.vector, model.senses, model.row, lambda word: model.sense(word, "money")):
         with pytest.raises(AbilityError, match="there is no vector for 'monye': did you mean 'money'"):
-            ask("monye")
+            query("monye")
 
 
 def test_the_context_tells_the_sense() -> None:
@@ -241,7 +242,7 @@ def test_round_trip(tmp_path: Path) -> None:
         ("senses", np.array([0, 2, 3, 4, 5, 6, 7, 8, 9, 10])),
         ("senses", np.array([0, 1, 2, 3, 4, 5, 5, 7, 9, 10])),
         ("centres", np.ones((3, 2), np.float32)),
-        ("shares", np.array([1, 0], np.float32)),
+        ("priors", np.array([1, 0], np.float32)),
         ("sharpness", np.array([1, np.nan], np.float32)),
         ("contexts", np.ones((8, 2), np.float32)),
         ("idf", np.ones(9)),
@@ -254,4 +255,4 @@ def test_damaged_arrays(name: str, value: Any) -> None:
     arrays = model.arrays() | {name: value}
     arrays = {key: array for key, array in arrays.items() if array is not None}
     with pytest.raises(ArtifactError, match="train the model again"):
-        restore(model.recipe, arrays, model.tokenizer, "lines")
+        restore_senses(model.recipe, arrays, model.tokenizer, "lines")

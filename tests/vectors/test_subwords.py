@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firth.errors import AbilityError, ArtifactError
-from firth.vectors.subwords import SubwordModel, compose, restore_subwords, subword_rows
+from firth.vectors.subwords import SubwordModel, compose_vectors, ngram_buckets, restore_subwords
 from tests.artifact.formats.small_vectors import SPECIALS, subword_model
 
 
@@ -24,7 +24,7 @@ def fnv(ngram: str) -> int:
 
 
 def twin(word: str, min_n: int, max_n: int) -> list[str]:
-    """The n-grams of a word in fastText's order: by place, then by length."""
+    """The n-grams of a word in fastText's order: by position, then by length."""
     if word == "</s>":
         return []
     signed = f"<{word}>"
@@ -37,7 +37,7 @@ def twin(word: str, min_n: int, max_n: int) -> list[str]:
 
 
 def test_by_hand() -> None:
-    starts, rows = subword_rows(["cat", "a", ""], 3, 4, 2**31 - 1)
+    starts, rows = ngram_buckets(["cat", "a", ""], 3, 4, 2**31 - 1)
     grams = ["<ca", "<cat", "cat", "cat>", "at>", "<a>"]
     assert starts.tolist() == [0, 5, 6, 6]
     assert rows.tolist() == [fnv(gram) % (2**31 - 1) for gram in grams]
@@ -53,7 +53,7 @@ def test_by_hand() -> None:
     st.integers(1, 1000),
 )
 def test_twin(words: list[str], min_n: int, max_n: int, buckets: int) -> None:
-    starts, rows = subword_rows(words, min_n, max_n, buckets)
+    starts, rows = ngram_buckets(words, min_n, max_n, buckets)
     assert len(starts) == len(words) + 1
     for word, begin, end in zip(words, starts[:-1], starts[1:], strict=True):
         assert rows[begin:end].tolist() == [fnv(gram) % buckets for gram in twin(word, min_n, max_n)]
@@ -67,7 +67,7 @@ def test_words_are_means(monkeypatch: pytest.MonkeyPatch) -> None:
         buckets = [fnv(gram) % 50 for gram in twin(word, 2, 4)]
         expected = np.mean([model.own[row], *model.ngrams[buckets]], axis=0)
         assert np.allclose(model.vector(word), expected, atol=1e-6)
-    again = compose(model.words, model.own, model.ngrams, 2, 4)
+    again = compose_vectors(model.words, model.own, model.ngrams, 2, 4)
     assert again.tobytes() == model.vectors.tobytes()
 
 
@@ -75,8 +75,8 @@ def test_unknown_words_are_made_of_ngrams() -> None:
     model = subword_model()
     buckets = [fnv(gram) % 50 for gram in twin("unseen", 2, 4)]
     assert np.allclose(model.vector("unseen"), model.ngrams[buckets].mean(axis=0), atol=1e-6)
-    assert model.unknown("\udcff") is not None
-    assert model.unknown("</s>") is None
+    assert model.oov_vector("\udcff") is not None
+    assert model.oov_vector("</s>") is None
     with pytest.raises(AbilityError, match="there is no vector for '</s>'"):
         model.vector("</s>")
     nearest = [word for word, _ in model.similar("cats", count=3)]

@@ -16,12 +16,12 @@ from scipy import sparse
 from firth.errors import ArtifactError, BudgetError, CorpusError, RecipeError
 from firth.recipes.vectors import lsa, ppmi_svd
 from firth.text.corpus import read_corpus
+from firth.tokens.tokenizer import FIRST_WORD
 from firth.vectors import svd
 from firth.vectors.cooccurrence import count_pairs
-from firth.vectors.job import Job
+from firth.vectors.job import VectorJob
 from firth.vectors.recipe import SvdRecipe
-from firth.vectors.svd import DocumentModel, entropy_weights, idf_weights, ppmi, restore, train_svd, truncated_svd
-from firth.vectors.text import FIRST_WORD
+from firth.vectors.svd import DocumentModel, entropy_weights, idf_weights, ppmi, restore_svd, train_svd, truncated_svd
 from tests.command import firth
 from tests.vectors.word_groups import class_words, job_of, nearness, oracle_job, text_of, topic_words
 
@@ -34,12 +34,12 @@ DOCUMENTS = [
 
 
 @pytest.fixture(scope="module")
-def job() -> Job:
+def job() -> VectorJob:
     return job_of(read_corpus(DOCUMENTS, layout="lines"))
 
 
 @pytest.fixture(scope="module")
-def oracle() -> Job:
+def oracle() -> VectorJob:
     return oracle_job()
 
 
@@ -106,13 +106,13 @@ def test_mutual_information_is_that_of_the_formula(shift: float, smoothing: floa
 
 
 def test_weights_of_words_in_documents_by_hand() -> None:
-    """One word is in all four documents alike, one in a single document, one twice in two."""
+    """One word is in all four documents equally, one in a single document, one twice in two."""
     counts = sparse.csr_array(np.array([[1, 5, 2], [1, 0, 2], [1, 0, 0], [1, 0, 0]], dtype=np.float32))
     assert idf_weights(counts) == pytest.approx([1.0, 1 + math.log(5 / 2), 1 + math.log(5 / 3)])
     assert entropy_weights(counts) == pytest.approx([1e-6, 1.0, 0.5])
 
 
-def test_words_and_contexts_multiply_to_the_matrix(job: Job) -> None:
+def test_words_and_contexts_multiply_to_the_matrix(job: VectorJob) -> None:
     """With as many dimensions as the matrix has, and the root of the singular values on each side."""
     table = count_pairs(job.text, 5)
     matrix = ppmi(table, shift=1.0, smoothing=0.75).toarray()
@@ -121,13 +121,13 @@ def test_words_and_contexts_multiply_to_the_matrix(job: Job) -> None:
     model = train_svd(recipe, job).model
     np.testing.assert_allclose(model.vectors @ model.outputs.T, matrix, atol=1e-4)
     assert train_svd(recipe, job).metrics["explained"] == pytest.approx(1.0)
-    again = restore(recipe, model.arrays(), job.tokenizer, job.layout)
+    again = restore_svd(recipe, model.arrays(), job.tokenizer, job.layout)
     assert np.array_equal(again.vectors, model.vectors)
     assert np.array_equal(again.outputs, model.outputs)
 
 
 @pytest.mark.parametrize("weighting", ["tfidf", "entropy"])
-def test_a_document_that_is_folded_in_lands_on_itself(job: Job, weighting: str) -> None:
+def test_a_document_that_is_folded_in_lands_on_itself(job: VectorJob, weighting: str) -> None:
     """q U S^-1 of a column of A is its row of V, whatever the power of the word vectors."""
     bags = []
     for power in (0.0, 1.0):
@@ -137,7 +137,7 @@ def test_a_document_that_is_folded_in_lands_on_itself(job: Job, weighting: str) 
         found = model.embed([" ".join(document) for document in DOCUMENTS])
         np.testing.assert_allclose(found.T @ found, np.eye(3), atol=1e-4)  # part of V, all of it for rank 3
         bags.append(found)
-        again = restore(recipe, model.arrays(), job.tokenizer, job.layout)
+        again = restore_svd(recipe, model.arrays(), job.tokenizer, job.layout)
         assert np.array_equal(again.embed(["the cat"]), model.embed(["the cat"]))
         assert np.all(model.embed(["zebra", ""]) == 0)
         assert model.embed([]).shape == (0, 3)
@@ -145,20 +145,20 @@ def test_a_document_that_is_folded_in_lands_on_itself(job: Job, weighting: str) 
 
 
 @pytest.mark.parametrize("recipe", [lsa(), ppmi_svd(), replace(lsa(), weighting="entropy")])
-def test_threads_change_nothing(oracle: Job, recipe: SvdRecipe) -> None:
-    fields = {name: getattr(oracle, name) for name in Job.__dataclass_fields__}
-    one, three = (train_svd(recipe, Job(**fields | {"threads": threads})).model for threads in (1, 3))
+def test_threads_change_nothing(oracle: VectorJob, recipe: SvdRecipe) -> None:
+    fields = {name: getattr(oracle, name) for name in VectorJob.__dataclass_fields__}
+    one, three = (train_svd(recipe, VectorJob(**fields | {"threads": threads})).model for threads in (1, 3))
     for name, array in one.arrays().items():
         assert np.array_equal(array, three.arrays()[name]), name
 
 
-def test_words_of_a_class_are_nearer_to_each_other(oracle: Job) -> None:
+def test_words_of_a_class_are_nearer_to_each_other(oracle: VectorJob) -> None:
     same, other = nearness(train_svd(replace(ppmi_svd(), dimension=20), oracle).model, class_words())
     assert same > other + 0.5
 
 
-def test_documents_tell_topics_and_classes(oracle: Job) -> None:
-    """Every document has one topic and all classes, so that the topics are told better."""
+def test_documents_tell_topics_and_classes(oracle: VectorJob) -> None:
+    """Every document has one topic and all classes, so that topics are separated better."""
     model = train_svd(replace(lsa(), dimension=20), oracle).model
     for groups, margin in ((topic_words(), 0.4), (class_words(), 0.1)):
         same, other = nearness(model, groups)
@@ -174,7 +174,7 @@ def test_documents_tell_topics_and_classes(oracle: Job) -> None:
         (replace(lsa(), dimension=4), None),
     ],
 )
-def test_more_dimensions_than_there_are_is_refused(job: Job, recipe: SvdRecipe, message: str | None) -> None:
+def test_more_dimensions_than_there_are_is_refused(job: VectorJob, recipe: SvdRecipe, message: str | None) -> None:
     if message is None:
         assert train_svd(recipe, job).model.vectors.shape == (14, 4)
         return
@@ -182,25 +182,25 @@ def test_more_dimensions_than_there_are_is_refused(job: Job, recipe: SvdRecipe, 
         train_svd(recipe, job)
 
 
-def test_more_dimensions_than_the_rank_is_refused(job: Job) -> None:
-    """Documents that are all alike have a single dimension."""
+def test_more_dimensions_than_the_rank_is_refused(job: VectorJob) -> None:
+    """Equal documents have a matrix of rank 1."""
     same = job_of(read_corpus([["a b c"]] * 5, layout="lines"))
-    with pytest.raises(RecipeError, match="no more than 1 dimensions: set dimension=1"):
+    with pytest.raises(RecipeError, match="rank 1: set dimension=1"):
         train_svd(replace(lsa(), dimension=3), same)
 
 
-def test_bad_input_is_refused(job: Job) -> None:
-    fields = {name: getattr(job, name) for name in Job.__dataclass_fields__}
+def test_bad_input_is_refused(job: VectorJob) -> None:
+    fields = {name: getattr(job, name) for name in VectorJob.__dataclass_fields__}
     with pytest.raises(BudgetError, match="leave --budget out"):
-        train_svd(lsa(), Job(**fields | {"tokens": 5}))
+        train_svd(lsa(), VectorJob(**fields | {"tokens": 5}))
     with pytest.raises(CorpusError, match="min_count"):
-        train_svd(lsa(), Job(**fields | {"text": text_of([[7, 7]], 9)}))
+        train_svd(lsa(), VectorJob(**fields | {"text": text_of([[7, 7]], 9)}))
     with pytest.raises(CorpusError, match="longer sentences"):
-        train_svd(replace(ppmi_svd(), dimension=1, window=1), Job(**fields | {"text": text_of([[7], [8]], 9)}))
+        train_svd(replace(ppmi_svd(), dimension=1, window=1), VectorJob(**fields | {"text": text_of([[7], [8]], 9)}))
     model = train_svd(replace(lsa(), dimension=2), job).model
     for damage in ({"values": np.zeros(2, np.float32)}, {"weights": np.full(14, np.nan)}, {"values": np.ones(3)}):
         with pytest.raises(ArtifactError):
-            restore(model.recipe, model.arrays() | damage, job.tokenizer, job.layout)
+            restore_svd(model.recipe, model.arrays() | damage, job.tokenizer, job.layout)
 
 
 @pytest.mark.parametrize("name", ["lsa", "ppmi-svd"])

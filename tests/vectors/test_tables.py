@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from firth.vectors.tables import from_matrix, random_table, zeros
+from firth.vectors.tables import random_table, table_from_matrix, zero_table
 
 
 @pytest.mark.parametrize(("rows", "dimension"), [(1, 1), (5, 16), (4097, 3), (9000, 20), (0, 7)])
 def test_packed_rows_are_the_same_and_take_no_new_memory(rows: int, dimension: int) -> None:
     matrix = np.random.default_rng(0).standard_normal((rows, dimension), dtype=np.float32)
-    table = from_matrix(matrix, spare=3)
-    packed = table.packed()
+    table = table_from_matrix(matrix, spare=3)
+    packed = table.compact()
     assert np.array_equal(packed, matrix)
     assert packed.flags.c_contiguous
     assert not rows or np.shares_memory(packed, table.flat)
@@ -27,6 +27,6 @@ def test_random_rows_are_drawn_from_a_stream_for_each_65536() -> None:
 
 
 def test_rows_begin_at_lines_of_cache() -> None:
-    table = zeros(4, 100)
+    table = zero_table(4, 100)
     assert (table.stride, table.width) == (112, 104)
     assert table.flat.ctypes.data % 64 == 0

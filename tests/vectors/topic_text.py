@@ -1,10 +1,11 @@
-"""A text of sentences about one topic each, with a word that stands in two of them."""
+"""A text of sentences about one topic each, with a word that occurs in two of them."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from firth.vectors.text import FIRST_WORD, TrainingText
+from firth.tokens.tokenizer import FIRST_WORD
+from firth.vectors.text import TrainingText
 from tests.vectors.word_groups import text_of
 
 TOPICS = 12
@@ -12,7 +13,7 @@ WORDS = 6  # of each topic
 
 
 def two_faced_text(sentences: int = 1500, seed: int = 0) -> TrainingText:
-    """Sentences about one of twelve topics each; word 5 stands in those of two topics, word 6 in all, others in one."""
+    """Sentences about one of twelve topics each; word 5 occurs in those of two topics, word 6 in all, others in one."""
     rng = np.random.default_rng(seed)
     lines = []
     for _ in range(sentences):

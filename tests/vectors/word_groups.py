@@ -12,9 +12,10 @@ from firth.text.corpus import Corpus, read_corpus
 from firth.text.oracle import oracle_source
 from firth.tokens.build import open_tokens
 from firth.tokens.recipe import TokenizerRecipe
-from firth.vectors.job import Job
+from firth.tokens.tokenizer import FIRST_WORD
+from firth.vectors.job import VectorJob
 from firth.vectors.model import VectorModel
-from firth.vectors.text import FIRST_WORD, TrainingText, training_text
+from firth.vectors.text import TrainingText, training_text
 
 WORDS = TokenizerRecipe(model="words", lowercase=True)
 
@@ -27,13 +28,13 @@ def text_of(sentences: Sequence[Sequence[int]], words: int) -> TrainingText:
     return TrainingText(ids, bounds, documents, [f"w{word}" for word in range(words)])
 
 
-def job_of(corpus: Corpus, recipe: TokenizerRecipe = WORDS, **options: object) -> Job:
+def job_of(corpus: Corpus, recipe: TokenizerRecipe = WORDS, **options: object) -> VectorJob:
     """What a trainer is given for a corpus."""
     tokenizer, store = open_tokens(recipe, corpus, 1)
-    return Job(training_text(store, tokenizer), tokenizer, corpus.layout, **options)  # type: ignore[arg-type]
+    return VectorJob(training_text(store, tokenizer), tokenizer, corpus.layout, **options)  # type: ignore[arg-type]
 
 
-def oracle_job(**options: object) -> Job:
+def oracle_job(**options: object) -> VectorJob:
     """The job of the English oracle corpus."""
     return job_of(read_corpus("builtin:oracle"), **options)
 

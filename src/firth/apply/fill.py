@@ -1,4 +1,4 @@
-"""What stands at the hidden places of a text."""
+"""Predictions of masked tokens."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from firth.errors import AbilityError
 
 
 def fill_text(model: Any, text: str, top: int = 5) -> list[list[dict[str, Any]]]:
-    """For each mask of a text the likeliest tokens, each with its probability and, if it is the only mask, the text."""
+    """The most probable tokens for each mask of a text, with probabilities and, for a single mask, the text."""
     return [[one._asdict() for one in mask] for mask in require_fills(model).fill(text, top)]
 
 
 def require_fills(model: Any) -> Fills:
-    """The model, if it fills masks; `AbilityError` otherwise."""
+    """The model if it fills masks, or else `AbilityError`."""
     if not isinstance(model, Fills):
         raise AbilityError(
             f"a {type(model).__name__} fills no masks: use a masked model, such as bert or roberta; a language model "
-            "goes on with a text by firth generate."
+            "continues a text with firth generate."
         )
     return model

@@ -1,44 +1,119 @@
-"""The labels of the texts of a file."""
+"""Predictions for the examples of a file, and their evaluation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import tee
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
-from firth.abilities import Predicts
+from firth.abilities import Predicts, TaskPredictor
 from firth.errors import AbilityError
+from firth.metrics.labels import matching_label
 from firth.progress import note
-from firth.tasks.examples import TextExample
-from firth.tasks.reading import read_task
+from firth.tasks.examples import ChoiceExample, Example, SpanExample, TagExample, TextExample
+from firth.tasks.predictor import MetricInputs, Prediction, Predictor
+from firth.tasks.readers.reader import parse_columns, read_task
 
-_BATCH = 20_000  # texts that are looked at together
-Found = list[tuple[str, float]]
-"""Labels and their probabilities, likeliest first."""
+
+class ClassifierAdapter(Predictor):
+    """A text classifier, such as fastText's, with the predictions and metrics of `classify`."""
+
+    task = "classify"
+    chunk: ClassVar[int] = 20_000
+
+    def __init__(self, model: Predicts, count: int | None = None, field: str = "text") -> None:
+        """count: number of labels for each text; None: all. field: the column or field of the text."""
+        self.model, self.labels = model, model.labels
+        self.columns: Sequence[str] = (f"text={field}",)
+        self.tokenizer: Any = cast(Any, model).tokenizer
+        self._count = count or len(self.labels)
+
+    def predict_chunk(self, examples: Sequence[Example]) -> list[Prediction]:
+        found = self.model.predict([one.text for one in cast(Sequence[TextExample], examples)], self._count)
+        return [{"label": best[0][0], "probability": best[0][1], "probabilities": dict(best)} for best in found]
+
+    def metric_inputs(self, examples: Sequence[Example], answers: Sequence[Prediction]) -> MetricInputs:
+        """The inputs of `measure`; of several gold labels any is correct."""
+        predicted = [answer["label"] for answer in answers]
+        known = [one.labels for one in cast(Sequence[TextExample], examples)]
+        return "classify", [matching_label(*pair) for pair in zip(predicted, known, strict=True)], predicted
 
 
 def predict_file(
-    model: Any, path: Path, count: int = 1, *, encoding: str | None = None, field: str = "text", labelled: bool = False
-) -> Iterator[tuple[TextExample, Found]]:
-    """Each text of a file, and the `count` likeliest labels that the model gives it.
+    model: TaskPredictor, path: Path, *, encoding: str | None = None, skip_bad: bool = False, labelled: bool = False
+) -> Iterator[tuple[Any, Prediction]]:
+    """Each example of a file with its prediction; afterwards a note on what was skipped.
 
-    With `labelled`, the file is read as for training, and its labels are told. Otherwise any of them is left unread,
-    and what is no such file is plain text, a text a line, blank ones too.
+    With `labelled` the file is read as for training. Otherwise labels are not read, and a file without columns is plain
+    text with one example per line, blank lines included.
     """
-    predictor = require_predicts(model)
-    reading = read_task("classify", path, encoding=encoding, fields={"text": field}, labelled=labelled)
-    examples = (example for example in reading if isinstance(example, TextExample))
-    while batch := list(islice(examples, _BATCH)):
-        yield from zip(batch, predictor.predict([example.text for example in batch], count), strict=True)
-    for line in reading.notes():
+    columns = parse_columns(model.columns)
+    reader = read_task(model.task, path, skip_bad=skip_bad, encoding=encoding, columns=columns, labelled=labelled)
+    examples, inputs = tee(reader)
+    yield from zip(examples, model.stream(map(without_labels, inputs)), strict=False)
+    for line in reader.notes():
         note(line)
 
 
+def without_labels(example: Example) -> Example:
+    """A copy without the labels, which may be unknown to the model.
+
+    >>> without_labels(TextExample("a fine film", labels=("good",)))
+    TextExample(text='a fine film', other=None, labels=None, origin=Origin(source='', number=0))
+    """
+    match example:
+        case TextExample():
+            return replace(example, labels=None)
+        case TagExample():
+            return replace(example, tags=None)
+        case SpanExample():
+            return replace(example, answers=None)
+        case ChoiceExample():
+            return replace(example, label=None)
+        case _:
+            return replace(example, target=None)
+
+
+def evaluate_task(model: Any, path: Path, *, seed: int = 0, skip_bad: bool = False) -> dict[str, Any]:
+    """The metrics of a model on labelled examples with their intervals, and those of a trivial baseline."""
+    predictor = require_task_predictor(model)
+    examples, answers = predict_labelled(predictor, path, skip_bad=skip_bad)
+    return {"task": predictor.task} | predictor.measure(examples, answers, seed=seed)
+
+
+def require_task_predictor(model: Any) -> TaskPredictor:
+    """The model, or an adapter of a classifier; raises `AbilityError` if it is neither."""
+    if isinstance(model, TaskPredictor):
+        return model
+    if isinstance(model, Predicts):
+        return ClassifierAdapter(model)
+    raise AbilityError(f"a {type(model).__name__} was not fine-tuned for a task: make one with firth finetune.")
+
+
 def require_predicts(model: Any) -> Predicts:
-    """The model, if it tells labels; `AbilityError` otherwise."""
+    """The model, if it is a text classifier; raises `AbilityError` otherwise."""
     if not isinstance(model, Predicts):
         raise AbilityError(
-            f"a {type(model).__name__} tells no labels: use a classifier, such as fasttext-classifier makes."
+            f"a {type(model).__name__} predicts no labels: use a classifier, such as fasttext-classifier makes."
         )
     return model
+
+
+def predict_labelled(model: TaskPredictor, path: Path, *, skip_bad: bool = False) -> tuple[list[Any], list[Prediction]]:
+    """All labelled examples of a file and their predictions, with a note on labels unknown to the model."""
+    found = list(predict_file(model, path, skip_bad=skip_bad, labelled=True))
+    examples, answers = [one for one, _ in found], [answer for _, answer in found]
+    known = set(getattr(model, "labels", ()))
+    if unknown := sorted(known and {label for one in examples for label in _labels(one)} - known):
+        shown = ", ".join(unknown[:5]) + ", ..." * (len(unknown) > 5)
+        note(f"labels unknown to the model, for which every prediction counts as wrong: {shown}")
+    return examples, answers
+
+
+def _labels(example: Example) -> Sequence[str]:
+    """The labels of a text, or the tags of words."""
+    if isinstance(example, TextExample):
+        return example.labels or ()
+    return (example.tags or ()) if isinstance(example, TagExample) else ()

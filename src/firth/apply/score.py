@@ -1,4 +1,4 @@
-"""Scoring a file line by line, and the summary that compares models."""
+"""Scores of a file line by line, their summary, explanations and next tokens."""
 
 from __future__ import annotations
 
@@ -7,44 +7,49 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from firth.abilities import Remembers, Score, Scores, total
+from firth.abilities import CarriesContext, Explains, PredictsNext, Score, Scores, ScoresBackwards, total
 from firth.errors import AbilityError, CorpusError
-from firth.text.corpus import stdin_source
+from firth.text.corpus import save_stdin
+from firth.text.files import find_files
 from firth.text.readers import read_lines
-from firth.text.sources import find_sources
 
-_BATCH = 20_000  # lines scored at once
+_BATCH = 20_000  # lines scored at a time
 
 
 def score_file(
     model: Any, path: Path, encoding: str | None = None, *, whole_words: bool = False
 ) -> Iterator[tuple[int, str, Score]]:
-    """(line number from 0, text, score) of every line of a text file, or of standard input (`-`), that is not blank.
+    """(line number from 0, text, score) of every line that is not blank of a text file or standard input (`-`).
 
-    A model that remembers what it read takes the whole file for one document. `whole_words` is for masked models.
+    A model that carries context scores the file as one document. `whole_words` is for masked models.
     """
     scorer: Any = require_scores(model)
     options = {"whole_words": True} if whole_words else {}
     if whole_words and scorer.score_kind != "pseudo":
-        raise AbilityError("whole words are hidden by masked models, such as bert: leave --whole-words out.")
-    sources = [stdin_source()] if str(path) == "-" else find_sources([path])
-    if len(sources) != 1 or sources[0].format != "text":
-        raise CorpusError(f"{path} is not a single text file: name a file with one text on each line.")
-    lines = ((number, line.strip()) for number, line in read_lines(sources[0], encoding=encoding))
-    kept = ((number, line) for number, line in lines if line)
-    remembers = isinstance(scorer, Remembers) and scorer.remembers
+        raise AbilityError("whole words are masked by masked models, such as bert: leave --whole-words out.")
+    stripped = ((number, line.strip()) for number, line in file_lines(path, encoding))
+    lines = ((number, line) for number, line in stripped if line)
+    carries_context = isinstance(scorer, CarriesContext) and scorer.carries_context
     empty = True
-    while batch := list(islice(kept, None if remembers else _BATCH)):
+    while batch := list(islice(lines, None if carries_context else _BATCH)):
         empty = False
         texts = [line for _, line in batch]
-        scores = scorer.score(texts, together=True) if remembers else scorer.score(texts, **options)
+        scores = scorer.score(texts, as_document=True) if carries_context else scorer.score(texts, **options)
         yield from ((number, text, score) for (number, text), score in zip(batch, scores, strict=True))
     if empty:
         raise CorpusError(f"there is no text in {path}: name a file with one text on each line.")
 
 
+def file_lines(path: Path, encoding: str | None) -> Iterator[tuple[int, str]]:
+    """(line number from 0, line) of a text file, or of standard input (`-`)."""
+    files = [save_stdin()] if str(path) == "-" else find_files([path])
+    if len(files) != 1 or files[0].format != "text":
+        raise CorpusError(f"{path} is not a single text file: name a file with one text on each line.")
+    return read_lines(files[0], encoding=encoding)
+
+
 def line_row(number: int, score: Score) -> dict[str, Any]:
-    """What `firth score -o` writes for a line."""
+    """The record of a line that `firth score -o` writes."""
     return {
         "line": number,
         "logprob": score.logprob,
@@ -57,7 +62,7 @@ def line_row(number: int, score: Score) -> dict[str, Any]:
 
 
 def summarise(score: Score, kind: str) -> dict[str, Any]:
-    """The numbers that compare models on the same text."""
+    """The metrics that compare models on the same text."""
     return {
         "bits_per_byte": score.bits_per_byte,
         "perplexity": score.perplexity,
@@ -74,34 +79,32 @@ def summarise(score: Score, kind: str) -> dict[str, Any]:
 
 
 def directions(model: Any, texts: Sequence[str], forward: Score) -> dict[str, float]:
-    """Bits per byte forwards and backwards, of a model that reads both ways; nothing of any other.
+    """Bits per byte forwards and backwards of a bidirectional model; empty for others.
 
-    `forward` is the score of the texts as `score_file` has given it.
+    `forward` is the total score of the texts by `score_file`.
     """
-    if not hasattr(model, "score_backwards"):
+    if not isinstance(model, ScoresBackwards):
         return {}
-    backward = total(model.score_backwards(texts, together=model.remembers))
+    backward = total(model.score_backwards(texts, as_document=model.carries_context))
     return {"forward": forward.bits_per_byte, "backward": backward.bits_per_byte}
 
 
 def explain_text(model: Any, text: str) -> list[list[dict[str, Any]]]:
-    """How the probability of each token of a text came about."""
-    if not hasattr(model, "explain"):
+    """The computation of the probability of each token of a text."""
+    if not isinstance(model, Explains):
         raise AbilityError(f"a {type(model).__name__} cannot explain its scores: use an n-gram model.")
-    explained: list[list[dict[str, Any]]] = model.explain(text)
-    return explained
+    return model.explain(text)
 
 
 def next_tokens(model: Any, history: str, top: int) -> list[tuple[str, float]]:
-    """The likeliest next tokens after a text, with their probabilities."""
-    if not hasattr(model, "next"):
-        raise AbilityError(f"a {type(model).__name__} cannot say which token comes next: use a language model.")
-    found: list[tuple[str, float]] = model.next(history, top)
-    return found
+    """The most probable next tokens after a text, with their probabilities."""
+    if not isinstance(model, PredictsNext):
+        raise AbilityError(f"a {type(model).__name__} cannot predict the next token: use a language model.")
+    return model.next(history, top)
 
 
 def require_scores(model: Any) -> Scores:
-    """The model, if it can score; `AbilityError` otherwise."""
+    """The model if it can score, or else `AbilityError`."""
     if not isinstance(model, Scores):
         raise AbilityError(
             f"a {type(model).__name__} gives no probabilities: score with a language model, such as gpt or mkn5."

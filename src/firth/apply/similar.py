@@ -1,11 +1,11 @@
-"""What words are near each other: neighbours, analogies, the odd one out, for every model that knows."""
+"""Similar words, analogies and the odd one out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
-from firth.abilities import HasVectors
+from firth.abilities import HasDenseVectors, HasLayers, HasVectors
 from firth.errors import AbilityError
 
 
@@ -18,48 +18,38 @@ def find_similar(
     context: str | None = None,
     method: str = "add",
 ) -> list[tuple[str, float]]:
-    """The words nearest to a word, or to several together and far from those of `minus`, with their scores."""
+    """The words nearest to the sum of `words` minus those of `minus`, with their similarities."""
     found = require_vectors(model)
     if len(words) == 1 and not minus:
         return found.similar(words[0], count, context=context)
     if context is not None:
-        raise AbilityError("a context tells the sense of one word: give one word, or leave the context out.")
+        raise AbilityError("a context selects the sense of one word: give one word, or leave the context out.")
     if method not in ("add", "mul"):
         raise AbilityError(f"there is no method {method!r} for analogies: choose add or mul.")
-    pairs: list[tuple[str, float]] = _ability(model, "analogy", "analogies")(words, minus, count, method=method)
-    return pairs
+    return require_dense_vectors(model, "analogies").analogy(words, minus, count, method=cast(Any, method))
 
 
 def nearest_occurrences(
-    model: Any,
-    word: str,
-    context: str,
-    sentences: Iterable[str] = (),
-    count: int = 10,
-    layer: str | int = "last",
+    model: Any, word: str, context: str, sentences: Iterable[str] = (), count: int = 10, layer: str | int = "last"
 ) -> list[dict[str, Any]]:
-    """The words of sentences, or of the context itself, nearest to a word as it is meant in a context.
+    """The words of sentences, or of the context itself, nearest to the contextual vector of a word.
 
-    Each is a dictionary of `word`, `score` and `context`, the sentence that the word is from.
+    Each is a dictionary of `word`, `score` and `context`, its sentence.
     """
-    if not hasattr(model, "layers"):
-        raise AbilityError(
-            f"a {type(model).__name__} does not read a word in its context: use a network, such as elmo or bert."
-        )
-    from firth.nets.contexts import nearest_occurrences as nearest
+    if not isinstance(model, HasLayers):
+        raise AbilityError(f"a {type(model).__name__} has no contextual vectors: use a network, such as elmo or bert.")
+    from firth.nets.contextual_vectors import nearest_occurrences as nearest
 
-    return [one._asdict() for one in nearest(model, word, context, sentences, count, layer)]
+    return [one._asdict() for one in nearest(cast(Any, model), word, context, sentences, count, layer)]
 
 
 def odd_one_out(model: Any, words: Sequence[str]) -> str:
     """The word that does not belong with the others."""
-    require_vectors(model)
-    odd: str = _ability(model, "odd_one_out", "an odd one out")(words)
-    return odd
+    return require_dense_vectors(model, "odd one out").odd_one_out(words)
 
 
 def require_vectors(model: Any) -> HasVectors:
-    """The model, if it knows which words are near each other; `AbilityError` otherwise."""
+    """The model if it has word vectors, or else `AbilityError`."""
     if not isinstance(model, HasVectors):
         raise AbilityError(
             f"a {type(model).__name__} has no word vectors: use a model of vectors, such as skipgram or glove."
@@ -67,9 +57,9 @@ def require_vectors(model: Any) -> HasVectors:
     return model
 
 
-def _ability(model: Any, name: str, what: str) -> Any:
-    if not hasattr(model, name):
-        raise AbilityError(
-            f"a {type(model).__name__} has no {what.removeprefix('an ')}: use dense vectors, such as skipgram or glove."
-        )
-    return getattr(model, name)
+def require_dense_vectors(model: Any, purpose: str) -> HasDenseVectors:
+    """The model if it has dense vectors, or else `AbilityError` with the missing `purpose`."""
+    require_vectors(model)
+    if not isinstance(model, HasDenseVectors):
+        raise AbilityError(f"a {type(model).__name__} has no {purpose}: use dense vectors, such as skipgram or glove.")
+    return model

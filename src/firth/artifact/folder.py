@@ -1,4 +1,4 @@
-"""Artifact folders: saved whole or not at all, opened whole or refused with a sentence that says why."""
+"""Artifact folders: saved completely or not at all, and checked when they are opened."""
 
 from __future__ import annotations
 
@@ -19,20 +19,18 @@ from firth.artifact.manifest import (
     FileEntry,
     Manifest,
     check_file_name,
-    installed_versions,
     parse_json,
     parse_manifest,
 )
-from firth.artifact.tensors import map_tensors, read_header, reading
+from firth.artifact.tensors import map_tensors, read_errors, read_header
 from firth.errors import ArtifactError, near_miss
 from firth.files import digest_bytes, digest_file, new_folder, sync, sync_all, write_file, writing
 
 if TYPE_CHECKING:
     import numpy as np
 
-CHECKPOINT = "checkpoint"
-"""The folder within an artifact's that holds the state of unfinished training."""
-_FOREIGN = {
+CHECKPOINT = "checkpoint"  # sub-folder with the state of unfinished training
+_FORMAT_PATTERNS = {
     "*.arpa": "arpa",
     "*.arpa.gz": "arpa",
     "glove*.txt": "glove",
@@ -41,20 +39,17 @@ _FOREIGN = {
     "*word2vec*": "word2vec",
 }
 
-
-Writer = Callable[[Path], str | None]
-"""Writes a file; returns the SHA-256 of what it wrote if it knows it."""
+FileWriter = Callable[[Path], str | None]  # writes a file; returns its SHA-256 if it is known
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A folder whose files are those of its manifest, each of the right size.
+    """An artifact folder whose files match its manifest.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as parent:
-    ...     made = save_artifact(
-    ...         Path(parent, "uni"), kind="counts", name="unigram", recipe={}, files={"words.txt": b"a the"},
-    ...         budget={"asked": None, "spent": {}}, corpus={}, seed=1, metrics={})
+    ...     manifest = Manifest(kind="counts", name="unigram", recipe={}, corpus={}, seed=1, metrics={})
+    ...     saved = save_artifact(Path(parent, "uni"), manifest, {"words.txt": b"a the"})
     ...     open_artifact(Path(parent, "uni")).read("words.txt")
     b'a the'
     """
@@ -63,58 +58,35 @@ class Artifact:
     manifest: Manifest
 
     def path(self, name: str) -> Path:
-        """Where the file `name` lies."""
+        """The path of the file `name`."""
         if name not in self.manifest.files:
-            hint = _nearest(name, list(self.manifest.files), "it holds no files")
+            hint = _suggest(name, list(self.manifest.files), "it holds no files")
             raise ArtifactError(f"{self.folder} has no file {name!r}: {hint}")
         return self.folder / name
 
     def read(self, name: str) -> bytes:
         """The bytes of the file `name`, checked against the manifest."""
         path = self.path(name)
-        with reading(path):
+        with read_errors(path):
             data = path.read_bytes()
         _require_digest(path, digest_bytes(data), self.manifest.files[name])
         return data
 
     def tensors(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
-        """The arrays of a safetensors file by name, read-only: they stay on disk until they are touched."""
+        """The arrays of a safetensors file by name, read-only and memory-mapped."""
         return map_tensors(self.path(name))
 
 
-def save_artifact(
-    folder: Path,
-    *,
-    kind: str,
-    name: str,
-    recipe: Mapping[str, Any],
-    files: Mapping[str, bytes | Writer],
-    budget: Mapping[str, Any],
-    corpus: Mapping[str, Any],
-    seed: int,
-    metrics: Mapping[str, Any],
-) -> Manifest:
-    """The manifest of the new artifact `folder`, which appears whole or not at all.
+def save_artifact(folder: Path, manifest: Manifest, files: Mapping[str, bytes | FileWriter]) -> Manifest:
+    """Write the artifact `folder`, completely or not at all; returns the manifest with its files.
 
-    A file is given as its bytes, or as a function that writes it to the path it gets.
+    A file is given as its bytes, or as a function that writes it to a path.
     """
     for file in files:
         check_file_name(file, folder)
-    manifest = Manifest(
-        kind=kind,
-        name=name,
-        recipe=dict(recipe),
-        budget=dict(budget),
-        corpus=dict(corpus),
-        tokenizer=None,
-        seed=seed,
-        metrics=dict(metrics),
-        versions=installed_versions(),
-        files={},
-    )
-    # What cannot be recorded is refused before gigabytes are written.
+    # An invalid manifest is refused before gigabytes are written.
     parse_manifest(manifest.to_bytes(), folder / MANIFEST)
-    with _place(folder) as draft:
+    with _writable_folder(folder) as draft:
         entries = {file: _write(draft, file, content) for file, content in files.items()}
         tokenizer = entries["tokenizer.json"].sha256 if "tokenizer.json" in entries else None
         data = replace(manifest, tokenizer=tokenizer, files=entries).to_bytes()
@@ -126,32 +98,32 @@ def save_artifact(
 
 
 @contextmanager
-def _place(folder: Path) -> Iterator[Path]:
-    """Where to write the files of an artifact: a draft, or the folder itself if it holds a checkpoint.
+def _writable_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that is renamed at the end, or the folder itself if it holds a checkpoint.
 
-    The checkpoint is what makes a half-written folder good for something: it goes when the manifest is there.
+    The checkpoint makes an incomplete folder useful, so it is removed after the manifest is written.
     """
     if not (folder / CHECKPOINT).is_dir():
         with new_folder(folder) as draft:
             yield draft
         return
     with writing(folder):
-        for left in folder.glob(".*.tmp"):  # of a program that was killed while it wrote
-            left.unlink()
+        for leftover in folder.glob(".*.tmp"):  # of a process that was killed while writing
+            leftover.unlink()
         yield folder
         shutil.rmtree(folder / CHECKPOINT)
         sync(folder)
 
 
 def open_artifact(folder: Path, *, verify: bool = True) -> Artifact:
-    """The artifact in `folder`: every file is there with the right size and, by default, the right digest."""
+    """The artifact in `folder`, whose files have the right size and, by default, the right digest."""
     _require_folder(folder)
-    with reading(folder):
+    with read_errors(folder):
         names = os.listdir(folder)
     if MANIFEST not in names:
         _refuse_foreign(folder, names)
     path = folder / MANIFEST
-    with reading(path):
+    with read_errors(path):
         _require_plain(path, os.lstat(path))
         with open(path, "rb") as file:
             data = file.read(MANIFEST_LIMIT + 1)
@@ -159,16 +131,16 @@ def open_artifact(folder: Path, *, verify: bool = True) -> Artifact:
     _check_files(folder, manifest)
     if verify:
         for name, entry in manifest.files.items():
-            with reading(folder / name):
+            with read_errors(folder / name):
                 _require_digest(folder / name, digest_file(folder / name), entry)
     return Artifact(folder, manifest)
 
 
 def verify_artifact(folder: Path) -> dict[str, Any]:
-    """A report on the artifact in `folder` after every check there is, or an `ArtifactError`.
+    """A report on the artifact in `folder` after every check, or an `ArtifactError`.
 
-    Digests tell damage; the content of JSON and safetensors files is checked as well, because whoever makes
-    up a folder can make up its digests.
+    Digests detect damage; the content of JSON and safetensors files is checked as well, because a forged folder
+    can have forged digests.
     """
     artifact = open_artifact(folder)
     manifest = artifact.manifest
@@ -179,20 +151,20 @@ def verify_artifact(folder: Path) -> dict[str, Any]:
             parse_json(artifact.read(name), folder / name)
     values = manifest.to_dict()
     chosen = {key: values[key] for key in ("kind", "name", "format", "files")}
-    return {"ok": True, **chosen, "bytes": _total(manifest)}
+    return {"ok": True, **chosen, "bytes": _total_size(manifest)}
 
 
 def artifact_info(folder: str | Path) -> dict[str, Any]:
-    """All that the manifest of the artifact in `folder` says, with the folder and the size of its files."""
+    """The manifest of the artifact in `folder` as a dictionary, with the folder and the size of its files."""
     manifest = open_artifact(Path(folder), verify=False).manifest
-    return {"folder": str(folder), **manifest.to_dict(), "bytes": _total(manifest)}
+    return {"folder": str(folder), **manifest.to_dict(), "bytes": _total_size(manifest)}
 
 
-def _total(manifest: Manifest) -> int:
+def _total_size(manifest: Manifest) -> int:
     return sum(entry.size for entry in manifest.files.values())
 
 
-def _write(draft: Path, name: str, content: bytes | Writer) -> FileEntry:
+def _write(draft: Path, name: str, content: bytes | FileWriter) -> FileEntry:
     path = draft / name
     path.parent.mkdir(exist_ok=True)
     if isinstance(content, bytes):
@@ -204,7 +176,7 @@ def _write(draft: Path, name: str, content: bytes | Writer) -> FileEntry:
 
 
 def _require_folder(folder: Path) -> None:
-    with reading(folder):
+    with read_errors(folder):
         if folder.is_dir():
             return
         exists = folder.exists()
@@ -213,50 +185,44 @@ def _require_folder(folder: Path) -> None:
         _refuse_foreign_file(folder)
         raise ArtifactError(f"{folder} is a file: give the folder that firth train -o wrote.")
     artifacts = [name for name in around if os.path.isfile(folder.parent / name / MANIFEST)]
-    hint = _nearest(folder.name, artifacts, "check the path, or make it with firth train -o")
+    hint = _suggest(folder.name, artifacts, "check the path, or make it with firth train -o")
     raise ArtifactError(f"{folder} does not exist: {hint}")
 
 
-def _nearest(name: str, known: list[str], otherwise: str) -> str:
-    clause = near_miss(name, known) if known else otherwise
-    return clause if clause.endswith("?") else clause + "."
+def _suggest(name: str, known: list[str], otherwise: str) -> str:
+    return near_miss(name, known) if known else f"{otherwise}."
 
 
 def _refuse_foreign(folder: Path, names: list[str]) -> NoReturn:
-    """Says what a folder without a manifest is instead of an artifact, and what to do with it."""
+    """Raise the error for a folder without a manifest: what it is instead, and the remedy."""
     if not names:
         raise ArtifactError(f"{folder} is empty: give the folder that firth train -o wrote.")
     if CHECKPOINT in names:
-        raise ArtifactError(
-            f"{folder} holds unfinished training (checkpoint, but no {MANIFEST}): "
-            "go on with the same firth train command and --resume."
-        )
+        raise ArtifactError(f"{folder} holds unfinished training: run the same firth train command with --resume.")
     weights = fnmatch.filter(names, "*.safetensors") + fnmatch.filter(names, "pytorch_model*.bin")
     if "config.json" in names and weights:
-        raise ArtifactError(
-            f"{folder} is a Hugging Face model, not a Firth artifact: "
-            f"bring it in with firth import huggingface {folder} -o DIR."
-        )
+        _refuse_format(folder, "huggingface")
     for name in sorted(names):
         _refuse_foreign_file(folder / name)
     raise ArtifactError(
-        f"{folder} is not a whole Firth artifact (it has no {MANIFEST}): "
-        "give the folder that firth train -o wrote, or copy it again from where it came."
+        f"{folder} is not a complete Firth artifact (it has no {MANIFEST}): "
+        "give the folder that firth train -o wrote, or copy it again."
     )
 
 
 def _refuse_foreign_file(path: Path) -> None:
-    for pattern, style in _FOREIGN.items():
+    for pattern, style in _FORMAT_PATTERNS.items():
         if fnmatch.fnmatch(path.name, pattern):
-            raise ArtifactError(
-                f"{path} is a model in {style} format, not a Firth artifact: "
-                f"bring it in with firth import {style} {path} -o DIR."
-            )
+            _refuse_format(path, style)
+
+
+def _refuse_format(path: Path, style: str) -> NoReturn:
+    raise ArtifactError(f"{path} is a {style} model, no artifact: import it with firth import {style} {path} -o DIR.")
 
 
 def _check_files(folder: Path, manifest: Manifest) -> None:
-    """Raises unless the folder holds just the plain files that the manifest lists, each of the right size."""
-    with reading(folder):
+    """Raise unless the folder holds exactly the plain files that the manifest lists, each of the right size."""
+    with read_errors(folder):
         found = _scan(folder)
     for name, info in found.items():
         if name in manifest.files or not stat.S_ISDIR(info.st_mode):
@@ -264,31 +230,25 @@ def _check_files(folder: Path, manifest: Manifest) -> None:
     known = {MANIFEST, *manifest.files, *map(os.path.dirname, manifest.files)}
     missing, extra = sorted(manifest.files.keys() - found.keys()), sorted(found.keys() - known)
     if missing and extra:
-        raise ArtifactError(
-            f"{folder / missing[0]} is missing, while the manifest does not list {extra[0]!r}: "
-            f"rename it back if it is the same file, or {COPY_AGAIN}."
-        )
+        reason = f"{folder / missing[0]} is missing, while the manifest does not list {extra[0]!r}"
+        raise ArtifactError(f"{reason}: rename it back if it is the same file, or {COPY_AGAIN}.")
     if missing:
         raise ArtifactError(f"{folder / missing[0]} is missing though the manifest lists it: {COPY_AGAIN}.")
     if extra:
-        raise ArtifactError(
-            f"{folder} holds {extra[0]!r}, which its manifest does not list: move it out of the folder."
-        )
+        raise ArtifactError(f"{folder} holds {extra[0]!r}, which its manifest does not list: move it away.")
     for name, entry in manifest.files.items():
         size = found[name].st_size
         if size != entry.size:
             fault = "cut off at byte" if size < entry.size else "followed by other bytes: its size is"
-            raise ArtifactError(
-                f"{folder / name} is {fault} {size}, where the manifest says {entry.size}: {COPY_AGAIN}."
-            )
+            raise ArtifactError(f"{folder / name} is {fault} {size} instead of {entry.size}: {COPY_AGAIN}.")
 
 
 def _scan(folder: Path) -> dict[str, os.stat_result]:
-    """What lies in `folder` by name: files and links, those of sub-folders, and empty sub-folders."""
+    """Files and links in `folder` and its sub-folders, and empty sub-folders, by name."""
     found = {}
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.name == CHECKPOINT and entry.is_dir(follow_symlinks=False):
-            continue  # its program was killed between the manifest and the clearing up
+            continue  # the process was killed after the manifest was written
         inner = sorted(os.listdir(entry)) if entry.is_dir(follow_symlinks=False) else []
         for name in [f"{entry.name}/{name}" for name in inner] or [entry.name]:
             found[name] = os.lstat(folder / name)
@@ -296,20 +256,13 @@ def _scan(folder: Path) -> dict[str, os.stat_result]:
 
 
 def _require_plain(path: Path, info: os.stat_result) -> None:
-    if stat.S_ISREG(info.st_mode):
-        return
-    if stat.S_ISLNK(info.st_mode):
-        what = "a symbolic link"
-    elif stat.S_ISDIR(info.st_mode):
-        what = "a folder"
-    else:
-        what = "a device, pipe or socket"
-    raise ArtifactError(f"{path} is {what}, but an artifact holds plain files only: {COPY_AGAIN}.")
+    if not stat.S_ISREG(info.st_mode):
+        others = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder"}
+        what = others.get(stat.S_IFMT(info.st_mode), "a device, pipe or socket")
+        raise ArtifactError(f"{path} is {what}, but an artifact holds plain files only: {COPY_AGAIN}.")
 
 
 def _require_digest(path: Path, digest: str, entry: FileEntry) -> None:
     if digest != entry.sha256:
-        raise ArtifactError(
-            f"{path} was changed after it was saved (its SHA-256 is {digest}, where the manifest says "
-            f"{entry.sha256}): {COPY_AGAIN}."
-        )
+        digests = f"its SHA-256 is {digest} instead of {entry.sha256}"
+        raise ArtifactError(f"{path} was changed after it was saved ({digests}): {COPY_AGAIN}.")

@@ -1,4 +1,4 @@
-"""Safetensors files, read strictly: the header is bounded and checked before a byte of data is touched."""
+"""Safetensors files: a strict reader, which checks the header before it maps the data, and a writer."""
 
 from __future__ import annotations
 
@@ -22,38 +22,36 @@ if TYPE_CHECKING:
     import numpy as np
 
 _HEADER_LIMIT = 100_000_000  # the safetensors format's own bound
-_BLOCK = 1 << 22  # bytes that are written at once
-_AHEAD = 4  # blocks that may wait for their digest
+_BLOCK = 1 << 22  # bytes written at once
+_MAX_PENDING = 4  # blocks that may wait for their digest
 _DTYPES = {
     **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "C64": "<c8", "BOOL": "|b1"},
     **{"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1"},
     **{"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1"},
 }
-
-
-_NAMES = {kind: name for name, kind in _DTYPES.items()}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 def map_tensors(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of a safetensors file by name, read-only: they stay on disk until they are touched."""
+    """The arrays of a safetensors file by name, read-only and memory-mapped."""
     import numpy as np
 
-    tensors = read_header(path)
-    with reading(path), open(path, "rb") as file:
+    entries = read_header(path)
+    with read_errors(path), open(path, "rb") as file:
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return {tensor.name: np.ndarray(tensor.shape, tensor.dtype, content, tensor.start) for tensor in tensors}
+    return {entry.name: np.ndarray(entry.shape, entry.dtype, content, entry.start) for entry in entries}
 
 
 def write_tensors(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
-    """Writes arrays as a safetensors file, block by block and never as a second copy in memory; returns its SHA-256.
+    """Write arrays as a safetensors file, block by block without a copy in memory; returns its SHA-256.
 
-    The digest is made in a thread of its own while the blocks are written.
+    The digest is computed in a thread of its own while the blocks are written.
     """
     import numpy as np
 
     header: dict[str, Any] = {}
     begin = 0
-    # Wide items first: then every array starts at a multiple of its item's size.
+    # Widest dtypes first, so that every array is aligned to its item size.
     ordered = sorted(arrays.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
     for name, array in ordered:
         end = begin + array.nbytes
@@ -63,13 +61,13 @@ def write_tensors(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> str
     head += b" " * (-len(head) % 8)
     digest = hashlib.sha256()
     with open(path, "wb") as file, ThreadPoolExecutor(1) as executor:
-        waiting: deque[Future[None]] = deque()
+        pending: deque[Future[None]] = deque()
         for block in _blocks(len(head).to_bytes(8, "little") + head, [np.asarray(array) for _, array in ordered]):
-            waiting.append(executor.submit(digest.update, block))
+            pending.append(executor.submit(digest.update, block))
             file.write(block)
-            if len(waiting) > _AHEAD:
-                waiting.popleft().result()
-        for future in waiting:
+            if len(pending) > _MAX_PENDING:
+                pending.popleft().result()
+        for future in pending:
             future.result()
     return digest.hexdigest()
 
@@ -86,20 +84,18 @@ def _blocks(head: bytes, arrays: Sequence[np.ndarray[Any, Any]]) -> Iterator[byt
 
 
 @contextmanager
-def reading(what: Path) -> Iterator[None]:
-    """Turns the operating system's refusals to read into an `ArtifactError`."""
+def read_errors(path: Path) -> Iterator[None]:
+    """Turn an `OSError` of reading into an `ArtifactError`."""
     try:
         yield
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise ArtifactError(
-            f"cannot read {what} ({reason}): make sure that you may read it, or {COPY_AGAIN}."
-        ) from error
+        raise ArtifactError(f"cannot read {path} ({reason}): check its permissions, or {COPY_AGAIN}.") from error
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """One array of a safetensors file: `start` and `end` are bytes of the file."""
+class TensorEntry:
+    """One array of a safetensors file; `start` and `end` are offsets in the file."""
 
     name: str
     dtype: str
@@ -108,51 +104,51 @@ class Tensor:
     end: int
 
 
-def read_header(path: Path) -> list[Tensor]:
-    """The arrays of a safetensors file in order, which fill it without gap or overlap."""
-    with reading(path), open(path, "rb") as file:
+def read_header(path: Path) -> list[TensorEntry]:
+    """The arrays of a safetensors file in order; they must fill it without gap or overlap."""
+    with read_errors(path), open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(_HEADER_LIMIT, size - 8):
-            raise _broken(path, 0, f"a header of {length} bytes does not fit into a file of {size}")
+            raise _invalid(path, 0, f"a header of {length} bytes does not fit into a file of {size}")
         data = file.read(length)
     if not data.startswith(b"{"):
-        raise _broken(path, 8, "the header is no JSON object")
+        raise _invalid(path, 8, "the header is no JSON object")
     header = parse_json(data, path, start=8)
-    notes = header.pop("__metadata__", {})
-    if not isinstance(notes, dict) or not all(isinstance(note, str) for note in notes.values()):
-        raise _broken(path, 8, "__metadata__ is not an object of strings")
-    tensors = [_parse_tensor(name, entry, path, 8 + length) for name, entry in header.items()]
-    tensors.sort(key=lambda tensor: (tensor.start, tensor.end))
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise _invalid(path, 8, "__metadata__ is not an object of strings")
+    entries = [_parse_tensor(name, entry, path, 8 + length) for name, entry in header.items()]
+    entries.sort(key=lambda entry: (entry.start, entry.end))
     end = 8 + length
-    for tensor in tensors:
-        if tensor.start != end:
-            raise _broken(path, end, f"tensor {tensor.name!r:.80} starts at byte {tensor.start} instead")
-        end = tensor.end
+    for entry in entries:
+        if entry.start != end:
+            raise _invalid(path, end, f"tensor {entry.name!r:.80} starts at byte {entry.start} instead")
+        end = entry.end
     if end != size:
-        raise _broken(path, min(end, size), f"the tensors end at byte {end}, the file at byte {size}")
-    return tensors
+        raise _invalid(path, min(end, size), f"the tensors end at byte {end}, the file at byte {size}")
+    return entries
 
 
-def _parse_tensor(name: str, entry: Any, path: Path, base: int) -> Tensor:
+def _parse_tensor(name: str, entry: Any, path: Path, base: int) -> TensorEntry:
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
-        raise _broken(path, 8, f"tensor {name!r:.80} must have dtype, shape and data_offsets")
+        raise _invalid(path, 8, f"tensor {name!r:.80} must have dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in _DTYPES:
-        raise _broken(path, 8, f"tensor {name!r:.80} has an unknown dtype, none of {', '.join(_DTYPES)}")
+        raise _invalid(path, 8, f"tensor {name!r:.80} has an unknown dtype, none of {', '.join(_DTYPES)}")
     if not _whole_numbers(shape) or len(shape) > 64:
-        raise _broken(path, 8, f"the shape of tensor {name!r:.80} is not a list of at most 64 whole numbers")
+        raise _invalid(path, 8, f"the shape of tensor {name!r:.80} is not a list of at most 64 whole numbers")
     if not _whole_numbers(offsets) or len(offsets) != 2:
-        raise _broken(path, 8, f"the data_offsets of tensor {name!r:.80} are not two whole numbers")
+        raise _invalid(path, 8, f"the data_offsets of tensor {name!r:.80} are not two whole numbers")
     item = int(_DTYPES[dtype][2:])
     if math.prod(shape) * item != offsets[1] - offsets[0] or math.prod(filter(None, shape)) * item >= 1 << 63:
-        raise _broken(path, base + offsets[0], f"the shape of tensor {name!r:.80} does not match its bytes")
-    return Tensor(name, _DTYPES[dtype], tuple(shape), base + offsets[0], base + offsets[1])
+        raise _invalid(path, base + offsets[0], f"the shape of tensor {name!r:.80} does not match its bytes")
+    return TensorEntry(name, _DTYPES[dtype], tuple(shape), base + offsets[0], base + offsets[1])
 
 
 def _whole_numbers(value: Any) -> bool:
     return isinstance(value, list) and all(type(number) is int and number >= 0 for number in value)
 
 
-def _broken(path: Path, offset: int, reason: str) -> ArtifactError:
+def _invalid(path: Path, offset: int, reason: str) -> ArtifactError:
     return ArtifactError(f"{path} is not a valid safetensors file at byte {offset} ({reason}): {COPY_AGAIN}.")

@@ -1,39 +1,36 @@
-"""firth evaluate: how good a model is, by files that people have made."""
+"""firth predict, evaluate: predictions for the examples of a file, and evaluation on test files."""
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from firth.cli.console import JsonFlag, format_value, print_fields, print_metrics, show, verb
-from firth.cli.use import ModelArgument
+from firth.cli import options
+from firth.cli.console import format_value, print_fields, print_metrics, show, to_json, verb
 
 SUITES = ("words", "analogies", "context", "probe", "classify", "task")
 
 
 @verb
 def evaluate(
-    model: ModelArgument,
-    suite: Annotated[str, typer.Argument(help="words, analogies, context, probe, classify or task.")],
-    files: Annotated[list[Path], typer.Argument(help="Word pairs, analogies, words in context or labelled texts.")],
-    method: Annotated[str, typer.Option("--method", help="Analogies: add (3CosAdd) or mul (3CosMul).")] = "add",
-    restrict: Annotated[
-        int, typer.Option("--restrict", min=1, help="Analogies: among so many of the most frequent words.")
-    ] = 300_000,
-    out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", help="Task: write a page here on where the model errs, such as report.html."),
-    ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Task: leave bad examples out and count them.")] = False,
-    as_json: JsonFlag = False,
+    model: options.Model,
+    suite: Annotated[str, Argument(help="words, analogies, context, probe, classify or task.")],
+    files: Annotated[list[Path], Argument(help="Word pairs, analogies, words in context or labelled texts.")],
+    method: options.Method = "add",
+    restrict: Annotated[int, Option("--restrict", min=1, help="Analogies: only the N most frequent words.")] = 300_000,
+    out: Annotated[Path | None, Option("-o", "--out", help="Task: error analysis, such as report.html.")] = None,
+    skip_bad: options.SkipBad = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Measure vectors: word pairs, analogies, words in context, a linear probe on labelled texts; or a classifier.
+    """Evaluate vectors on word pairs, analogies, words in context or a linear probe; or a classifier or task model.
 
     Example: firth evaluate sg words ws353.tsv --json
 
-    Where a fine-tuned model errs: firth evaluate sentiment task test.tsv -o report.html
+    Example: firth evaluate sentiment task test.tsv -o report.html
     """
     from firth.artifact.models import load
     from firth.errors import RecipeError, near_miss
@@ -45,41 +42,36 @@ def evaluate(
         option = "-o" if out else "--skip-bad"
         raise RecipeError(f"{option} belongs to the suite task, not to {suite}: leave it out.")
     loaded: Any = load(model)
-    match suite:
-        case "words":
-            report = suites.evaluate_words(loaded, files)
-        case "context":
-            report = suites.evaluate_contexts(loaded, files)
-        case "probe":
-            report = suites.evaluate_probe(loaded, files)
-        case "task":
-            report = _task(loaded, model, files, out, skip_bad)
-        case "classify":
-            report = classify.evaluate_labels(loaded, files)
-        case _:
-            report = suites.evaluate_analogies(loaded, files, method, restrict)
+    if suite == "task":
+        report = _evaluate_task(loaded, model, files, out, skip_bad)
+    elif suite == "analogies":
+        report = suites.evaluate_analogies(loaded, files, method, restrict)
+    else:
+        others = {"words": suites.evaluate_words, "context": suites.evaluate_contexts, "probe": suites.evaluate_probe}
+        report = (others | {"classify": classify.evaluate_labels})[suite](loaded, files)
     show(as_json, {"suite": suite} | report, lambda: _print_task(report) if suite == "task" else _print(report))
 
 
-def _task(loaded: Any, model: Path, files: list[Path], out: Path | None, skip_bad: bool) -> dict[str, Any]:
-    from firth.apply.solve import evaluate_task
+def _evaluate_task(loaded: Any, model: Path, files: list[Path], out: Path | None, skip_bad: bool) -> dict[str, Any]:
+    from firth.apply.predict import evaluate_task
     from firth.errors import RecipeError
     from firth.report.task_report import write_task_report
 
     if len(files) != 1:
-        raise RecipeError("a task is measured on one file of labelled examples: name one.")
+        raise RecipeError("a task is evaluated on one file of labelled examples: name one.")
     if out is None:
         return evaluate_task(loaded, files[0], skip_bad=skip_bad)
     return write_task_report(loaded, files[0], out, name=model.resolve().name, skip_bad=skip_bad)
 
 
 def _print_task(report: dict[str, Any]) -> None:
-    """The metrics with their intervals, then what else was found."""
     print_fields({"task": report["task"], "examples": report["examples"], "baseline": report["baseline"]["kind"]})
     print_metrics(report)
-    seen = {"task", "examples", "baseline", "main"}
-    seen |= {one for name in report if name.endswith("_interval") for one in (name, name.removesuffix("_interval"))}
-    print_fields({name: _shown(value) for name, value in report.items() if name not in seen and value is not None})
+    printed = {"task", "examples", "baseline", "main"}
+    printed |= {one for name in report if name.endswith("_interval") for one in (name, name.removesuffix("_interval"))}
+    print_fields(
+        {name: _format_list(value) for name, value in report.items() if name not in printed and value is not None}
+    )
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -87,20 +79,96 @@ def _print(report: dict[str, Any]) -> None:
         _print(part)
         print()
     rows = {name: value for name, value in report.items() if name not in ("files", "sections", "missing", "labels")}
-    print_fields({name: _shown(value) for name, value in rows.items() if value is not None})
+    print_fields({name: _format_list(value) for name, value in rows.items() if value is not None})
     if report.get("missing"):
         print(f"missing words: {', '.join(report['missing'][:20])}{', ...' * (len(report['missing']) > 20)}")
     for label, row in report.get("labels", {}).items():
-        shares = "  ".join(f"{name} {row[name]:.3f}" for name in ("precision", "recall", "f1"))
-        print(f"label {label}: {shares}  of {row['examples']:,} texts")
+        scores = "  ".join(f"{name} {row[name]:.3f}" for name in ("precision", "recall", "f1"))
+        print(f"label {label}: {scores}  of {row['examples']:,} texts")
     sections = report.get("sections", {})
-    print_fields({name: _share(section) for name, section in sections.items()} if len(sections) > 1 else {})
+    print_fields({name: _format_accuracy(section) for name, section in sections.items()} if len(sections) > 1 else {})
 
 
-def _shown(value: Any) -> Any:
+def _format_list(value: Any) -> Any:
     return " to ".join(map(format_value, value)) if isinstance(value, list) else value
 
 
-def _share(section: dict[str, Any]) -> str:
+def _format_accuracy(section: dict[str, Any]) -> str:
     accuracy = "    –" if section["accuracy"] is None else f"{section['accuracy']:5.1%}"
     return f"{accuracy}  of {section['covered']:,} (of {section['questions']:,} questions)"
+
+
+@verb
+def predict(
+    model: options.Model,
+    file: Annotated[Path, Argument(help="Texts, one per line, or a labelled file; - for standard input.")],
+    out: Annotated[Path | None, Option("-o", "--out", help="JSONL file to write; default: print.")] = None,
+    count: Annotated[int, Option("--count", min=1, help="Number of the most probable labels of a text.")] = 1,
+    field: options.Field = "text",
+    encoding: options.Encoding = None,
+    skip_bad: options.SkipBad = False,
+    as_json: options.Json = False,
+) -> None:
+    """Predict the labels of texts, or the answers of a fine-tuned model.
+
+    Example: firth predict sentiment reviews.txt -o labels.jsonl
+    """
+    from firth.abilities import TaskPredictor
+    from firth.apply.predict import ClassifierAdapter, predict_file, require_predicts
+    from firth.artifact.models import load
+    from firth.files import new_file
+    from firth.progress import progress
+
+    loaded: Any = load(model)
+    is_task = isinstance(loaded, TaskPredictor)
+    predictor = loaded if is_task else ClassifierAdapter(require_predicts(loaded), count, field)
+    arguments = {"skip_bad": skip_bad} if is_task else {}
+    labels: Counter[str] = Counter()
+    printed: list[dict[str, Any]] = []
+    examples = 0
+    with ExitStack() as stack:
+        rows = stack.enter_context(new_file(out)) if out else None
+        advance = stack.enter_context(progress("predicting", None, "examples" if is_task else "texts"))
+        for examples, (_, answer) in enumerate(predict_file(predictor, file, encoding=encoding, **arguments), 1):
+            row = {"line": examples - 1} | (answer if is_task else _label_row(answer, count))
+            if not is_task:
+                labels[answer["label"]] += 1
+            if rows:
+                rows.write(to_json(row).encode() + b"\n")
+            else:
+                printed.append(row)
+            advance(1)
+    if is_task:
+        summary = {"task": loaded.task, "examples": examples, "truncated": loaded.truncated}
+    else:
+        summary = {"texts": examples, "labels": dict(labels.most_common())}
+    details = {"out": str(out)} if out else {"predictions": printed}
+    show(
+        as_json,
+        summary | details,
+        lambda: _print_task_answers(summary, printed) if is_task else _print_labels(summary, printed),
+    )
+
+
+def _label_row(answer: dict[str, Any], count: int) -> dict[str, Any]:
+    row = {"label": answer["label"], "probability": answer["probability"]}
+    if count > 1:
+        row["top"] = [{"label": label, "probability": p} for label, p in answer["probabilities"].items()]
+    return row
+
+
+def _print_task_answers(summary: dict[str, Any], printed: list[dict[str, Any]]) -> None:
+    for row in printed:
+        print(to_json({name: value for name, value in row.items() if name != "probabilities"}))
+    if not printed:
+        print_fields(summary)
+
+
+def _print_labels(summary: dict[str, Any], printed: list[dict[str, Any]]) -> None:
+    for row in printed:
+        for best in row.get("top", [row]):
+            print(f"{best['probability']:.4f}  {best['label']}", end="\t" if "top" in row else "\n")
+        if "top" in row:
+            print()
+    if not printed:
+        print_fields({"texts": summary["texts"]} | summary["labels"])

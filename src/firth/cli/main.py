@@ -1,26 +1,19 @@
-"""The command line: one thin function a verb."""
+"""The command line: one thin function per verb."""
 
 from __future__ import annotations
 
 import typer
 
+from firth.cli.artifacts import export_, import_, info, verify
 from firth.cli.corpus import check
-from firth.cli.demo import demo
-from firth.cli.evaluate import evaluate
-from firth.cli.fill import fill
-from firth.cli.finetune import finetune
-from firth.cli.folders import info, verify
-from firth.cli.formats import export_, import_
-from firth.cli.mix import mix
-from firth.cli.predict import predict
-from firth.cli.recipes import diff, recipes
-from firth.cli.train import adapt, train
-from firth.cli.use import generate, score
-from firth.cli.vectors import embed, similar
+from firth.cli.evaluate import evaluate, predict
+from firth.cli.recipes import demo, diff, recipes
+from firth.cli.train import adapt, finetune, mix, train
+from firth.cli.use import embed, fill, generate, score, similar
 
 app = typer.Typer(
     name="firth",
-    help="Raw text, English and Chinese first, into language models. Exit code 0: done; 1: failed; 2: wrong usage.",
+    help="Language models from raw text, English, Chinese and others. Exit code 0: done; 1: failed; 2: wrong usage.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -34,5 +27,4 @@ for function in VERBS:
 
 
 def main() -> None:
-    """Runs the command line."""
     app()

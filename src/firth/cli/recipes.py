@@ -1,21 +1,23 @@
-"""firth recipes, firth diff: what can be trained, and how two recipes differ."""
+"""firth recipes, diff, demo: the recipes, their differences, and a comparison on a built-in corpus."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from firth.cli.console import JsonFlag, print_fields, show, verb
+from firth.cli import options
+from firth.cli.console import print_fields, show, verb
 
 
 @verb
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="A recipe to describe; all are listed if left out.")] = None,
-    tree: Annotated[bool, typer.Option("--tree", help="Draw the lineage as a tree with years.")] = False,
-    as_json: JsonFlag = False,
+    name: Annotated[str | None, Argument(help="A recipe to describe; default: list all.")] = None,
+    tree: Annotated[bool, Option("--tree", help="Draw the lineage as a tree with years.")] = False,
+    as_json: options.Json = False,
 ) -> None:
-    """What can be trained, with year, paper and ancestors.
+    """List the recipes that can be trained, with year, paper and ancestors.
 
     Example: firth recipes --tree
     """
@@ -24,20 +26,20 @@ def recipes(
     if name is not None:
         _describe(name, as_json)
     elif tree and not as_json:
-        for line in _draw(list(lineage())):
+        for line in _draw_tree(list(lineage())):
             print(line)
     else:
         rows = {known: _facts(known) for known in RECIPES}
-        show(as_json, {"recipes": rows}, lambda: _list(rows))
+        show(as_json, {"recipes": rows}, lambda: _print_list(rows))
 
 
 @verb
 def diff(
-    first: Annotated[str, typer.Argument(help="A recipe.")],
-    second: Annotated[str, typer.Argument(help="Another recipe.")],
-    as_json: JsonFlag = False,
+    first: Annotated[str, Argument(help="A recipe.")],
+    second: Annotated[str, Argument(help="Another recipe.")],
+    as_json: options.Json = False,
 ) -> None:
-    """How two recipes differ, field by field.
+    """Compare two recipes field by field.
 
     Example: firth diff bpe byte-bpe
     """
@@ -59,16 +61,11 @@ def _facts(name: str) -> dict[str, Any]:
     from firth.recipes.table import find_entry
 
     entry = find_entry(name)
-    return {
-        "family": entry.family,
-        "year": entry.year,
-        "paper": entry.paper,
-        "parents": list(entry.parents),
-        "about": entry.about,
-    }
+    fields = ("family", "year", "paper", "parents", "about")
+    return {field: getattr(entry, field) for field in fields} | {"parents": list(entry.parents)}
 
 
-def _list(rows: dict[str, dict[str, Any]]) -> None:
+def _print_list(rows: dict[str, dict[str, Any]]) -> None:
     width = max(map(len, rows))
     for family in dict.fromkeys(row["family"] for row in rows.values()):
         print(f"{family}:")
@@ -88,7 +85,7 @@ def _describe(name: str, as_json: bool) -> None:
     def text() -> None:
         print(f"{name} ({facts['year']}): {facts['about']}")
         print(f"  {facts['paper']}" + (f"; after {', '.join(facts['parents'])}" if facts["parents"] else ""))
-        print("Fields, to be changed with --set field=value:")
+        print("Fields, set with --set field=value:")
         hints = field_types(type(recipe))
         for field, value in flatten(values).items():
             if field != "type":
@@ -98,12 +95,12 @@ def _describe(name: str, as_json: bool) -> None:
     show(as_json, {"name": name, **facts, "recipe": values}, text)
 
 
-def _draw(lines: list[tuple[int, str]]) -> list[str]:
-    """The lineage as a tree of text, drawn from the last line up so that each branch knows what follows it."""
+def _draw_tree(lines: list[tuple[int, str]]) -> list[str]:
+    """The lineage as a text tree, drawn from the last line up so that each branch knows what follows it."""
     from firth.recipes.table import RECIPES
 
     drawn: list[str] = []
-    below: set[int] = set()  # depths at which a later sibling waits
+    below: set[int] = set()  # depths with a later sibling
     for depth, name in reversed(lines):
         branch = "".join("│  " if level in below else "   " for level in range(1, depth))
         if depth:
@@ -112,3 +109,30 @@ def _draw(lines: list[tuple[int, str]]) -> list[str]:
         drawn.append(f"{branch}{name} ({entry.year})  {entry.about}")
         below = {level for level in below if level < depth} | {depth}
     return drawn[::-1]
+
+
+@verb
+def demo(
+    out: Annotated[Path, Option("-o", "--out", help="The folder to write.")] = Path("firth-demo"),
+    threads: options.Threads = None,
+    as_json: options.Json = False,
+) -> None:
+    """Train and compare recipes on the built-in corpus, and write a report.
+
+    Example: firth demo -o demo-report
+    """
+    from firth.progress import note
+    from firth.report.demo import run_demo
+
+    report = run_demo(out, threads, log=note)
+    show(as_json, report, lambda: _print_comparison(report, out))
+
+
+def _print_comparison(report: dict[str, Any], out: Path) -> None:
+    print(f"\n{'model':<20} {'bits/byte':>10} {'perplexity':>12} {'vocabulary':>11} {'seconds':>8}")
+    for run in sorted(report["runs"], key=lambda run: float(run["bits_per_byte"])):
+        print(
+            f"{run['name']:<20} {run['bits_per_byte']:>10.4f} {run['perplexity']:>12,.1f} "
+            f"{run['vocabulary']:>11,} {run['budget']['spent']['seconds']:>8.1f}"
+        )
+    print(f"\nLower is better. Full report: {out / 'report.html'} ({report['seconds']:.0f} s)")

@@ -1,54 +1,43 @@
-"""firth train: from text to an artifact."""
+"""firth train, adapt, mix, finetune: from text or labelled examples to an artifact."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from firth.cli.console import (
-    EncodingOption,
-    FieldOption,
-    JsonFlag,
-    LayoutOption,
-    ThreadsOption,
-    print_fields,
-    show,
-    verb,
-)
+from firth.cli import options
+from firth.cli.console import format_value, print_fields, print_metrics, show, verb
 
 
 @verb
 def train(
-    recipe: Annotated[str, typer.Argument(help="What to train: firth recipes lists all.")],
-    corpus: Annotated[list[str], typer.Argument(help="Files, folders, globs, - or builtin:NAME.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The new folder to write.")],
-    valid: Annotated[str | None, typer.Option("--valid", help="Held-out text to score at the end.")] = None,
-    size: Annotated[
-        str | None, typer.Option("--size", help="tiny, mini, small or base, where there are sizes.")
-    ] = None,
-    budget: Annotated[str | None, typer.Option("--budget", help="20s, 10min, 3h, 300ktok, 20Mtok, 1e15flop.")] = None,
-    tokenizer: Annotated[Path | None, typer.Option("--tokenizer", help="Use the tokenizer of this artifact.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key.sub=value.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Decides all that is random.")] = 0,
-    threads: ThreadsOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier run stopped.")] = False,
-    field: FieldOption = "text",
-    encoding: EncodingOption = None,
-    layout: LayoutOption = "auto",
-    as_json: JsonFlag = False,
+    recipe: Annotated[str, Argument(help="The recipe; firth recipes lists all.")],
+    corpus: options.Corpus,
+    out: options.Out,
+    valid: Annotated[str | None, Option("--valid", help="Held-out text to score at the end.")] = None,
+    size: Annotated[str | None, Option("--size", help="tiny, mini, small or base.")] = None,
+    budget: options.Budget = None,
+    tokenizer: Annotated[Path | None, Option("--tokenizer", help="Use the tokenizer of this artifact.")] = None,
+    settings: options.Settings = None,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    resume: options.Resume = False,
+    field: options.Field = "text",
+    encoding: options.Encoding = None,
+    layout: options.Layout = "auto",
+    as_json: options.Json = False,
 ) -> None:
     """Train a recipe on text and save it as an artifact.
 
     Example: firth train wordpiece news.txt -o wp --set vocab_size=16000
     """
-    from firth.artifact.folder import artifact_info
-    from firth.files import return_freed_memory
     from firth.fit.train import train as run
+    from firth.memory import return_freed_memory
 
     return_freed_memory()
-
     run(
         recipe,
         *corpus,
@@ -66,31 +55,30 @@ def train(
         layout=layout,
         reload=False,
     )
-    _tell(as_json, out, artifact_info(out))
+    _print_result(as_json, out)
 
 
 @verb
 def adapt(
-    model: Annotated[Path, typer.Argument(help="The folder of a trained model or tokenizer.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The new folder to write.")],
-    corpus: Annotated[list[str] | None, typer.Argument(help="Files, folders, globs, - or builtin:NAME.")] = None,
-    add: Annotated[list[str] | None, typer.Option("--add", help="Text or n-gram model whose counts to add.")] = None,
-    remove: Annotated[list[str] | None, typer.Option("--remove", help="Text or model to take away again.")] = None,
-    valid: Annotated[str | None, typer.Option("--valid", help="Held-out text for free parameters.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a field: key.sub=value.")] = None,
-    budget: Annotated[str | None, typer.Option("--budget", help="Nets: 20s, 10min, 3h, 300ktok, 1e15flop.")] = None,
-    threads: ThreadsOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Nets: go on where an earlier run stopped.")] = False,
-    field: FieldOption = "text",
-    encoding: EncodingOption = None,
-    layout: LayoutOption = "auto",
-    as_json: JsonFlag = False,
+    model: Annotated[Path, Argument(help="The folder of a trained model or tokenizer.")],
+    out: options.Out,
+    corpus: Annotated[list[str] | None, Argument(help="Files, folders, globs, - or builtin:NAME.")] = None,
+    add: Annotated[list[str] | None, Option("--add", help="Text or n-gram model whose counts to add.")] = None,
+    remove: Annotated[list[str] | None, Option("--remove", help="The same, to subtract.")] = None,
+    valid: Annotated[str | None, Option("--valid", help="Held-out text to tune parameters.")] = None,
+    settings: options.Settings = None,
+    budget: options.Budget = None,
+    threads: options.Threads = None,
+    resume: options.Resume = False,
+    field: options.Field = "text",
+    encoding: options.Encoding = None,
+    layout: options.Layout = "auto",
+    as_json: options.Json = False,
 ) -> None:
-    """Go on with a domain's text: a vocabulary grows, an n-gram model's counts are added up, vectors and nets learn on.
+    """Continue training on domain text: extend a vocabulary, add n-gram counts, train vectors and networks further.
 
     Example: firth adapt kn --add june.txt --remove may.txt -o kn-june
     """
-    from firth.artifact.folder import artifact_info
     from firth.fit.adapt import adapt as run
 
     run(
@@ -108,16 +96,98 @@ def adapt(
         encoding=encoding,
         layout=layout,
     )
-    _tell(as_json, out, artifact_info(out))
+    _print_result(as_json, out)
 
 
-def _tell(as_json: bool, out: Path, info: dict[str, Any]) -> None:
-    """What was made, of what."""
+def _print_result(as_json: bool, out: Path) -> None:
+    from firth.artifact.folder import artifact_info
+
+    info = artifact_info(out)
 
     def text() -> None:
-        spent, read = info["budget"]["spent"], info["corpus"]
-        print(f"{info['name']} -> {out}  ({info['bytes']:,} bytes, {spent['seconds']:.1f} s)")
-        counts = {key: read[key] for key in ("documents", "sentences", "words", "tokens", "bytes", "layout")}
+        seconds, corpus = info["budget"]["spent"]["seconds"], info["corpus"]
+        print(f"{info['name']} -> {out}  ({info['bytes']:,} bytes, {seconds:.1f} s)")
+        counts = {key: corpus[key] for key in ("documents", "sentences", "words", "tokens", "bytes", "layout")}
         print_fields(counts | info["metrics"])
 
     show(as_json, {"out": str(out), **info}, text)
+
+
+@verb
+def mix(
+    models: Annotated[list[Path], Argument(help="The folders of language models with the same tokens.")],
+    valid: Annotated[str, Option("--valid", help="Held-out text that determines the weights.")],
+    out: options.Out,
+    field: options.Field = "text",
+    encoding: options.Encoding = None,
+    as_json: options.Json = False,
+) -> None:
+    """Interpolate language models of any family linearly, with the weights that fit held-out text best.
+
+    Example: firth mix kn5-cache lstm --valid valid.txt -o both
+    """
+    from firth.artifact.folder import artifact_info
+    from firth.fit.mixing import mix as run
+    from firth.recipes.values import flatten
+
+    run(models, valid, out, field=field, encoding=encoding)
+    facts = artifact_info(out)
+    show(as_json, facts, lambda: print_fields(flatten(facts["metrics"])))
+
+
+@verb
+def finetune(
+    model: options.Model,
+    task: Annotated[str, Argument(help="classify, pair, tag, span, choice or generate.")],
+    train: Annotated[str, Option("--train", help="Labelled training examples.")],
+    dev: Annotated[str, Option("--dev", help="Labelled examples that select the checkpoint.")],
+    out: options.Out,
+    test: Annotated[str | None, Option("--test", help="Labelled examples for the final evaluation.")] = None,
+    strategy: Annotated[
+        str | None, Option("--strategy", help="full, frozen, features, discriminative or gradual.")
+    ] = None,
+    settings: options.Settings = None,
+    field: Annotated[list[str] | None, Option("--field", help="Column of a part: ROLE=NAME, as tag=xpos.")] = None,
+    random: Annotated[bool, Option("--random", help="Start from random weights, as a baseline.")] = False,
+    domain: Annotated[str | None, Option("--domain", help="Domain text to pre-train on first.")] = None,
+    task_text: Annotated[bool, Option("--task-text", help="Also pre-train on the text of the examples.")] = False,
+    budget: Annotated[str | None, Option("--budget", help="Of each pre-training stage; default: 10min.")] = None,
+    decoder: Annotated[Path | None, Option("--decoder", help="generate: a decoder for the encoder MODEL.")] = None,
+    search: Annotated[bool, Option("--search", help="Search 18 rates, batch sizes and epochs.")] = False,
+    seeds: Annotated[int, Option("--seeds", min=1, help="Number of runs with other seeds; keeps the best.")] = 1,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    resume: options.Resume = False,
+    skip_bad: options.SkipBad = False,
+    as_json: options.Json = False,
+) -> None:
+    """Fine-tune a model for a task: text classification, pairs, tagging, reading comprehension, choice, generation.
+
+    Example: firth finetune bert classify --train reviews.train.tsv --dev reviews.dev.tsv -o sentiment
+    """
+    from firth.artifact.folder import artifact_info
+    from firth.fit.finetune import finetune as run_one
+    from firth.fit.search import finetune_all
+
+    several: dict[str, Any] = {"search": search, "seeds": seeds} if search or seeds > 1 else {}
+    run: Callable[..., Any] = finetune_all if several else run_one
+    examples = {"train": train, "dev": dev, "test": test, "columns": field or [], "skip_bad": skip_bad}
+    stages = {"domain": domain, "task_text": task_text, "budget": budget, "decoder": decoder, "random": random}
+    running = {"seed": seed, "threads": threads, "resume": resume, **several}
+    run(model, task, out=out, strategy=strategy, settings=settings or [], **examples, **stages, **running)
+    facts = artifact_info(out)
+    show(as_json, facts, lambda: _print_finetuned(facts))
+
+
+def _print_finetuned(facts: dict[str, Any]) -> None:
+    metrics = facts["metrics"]
+    for row in metrics.get("runs", ()):
+        spread = "  [{} to {}]".format(*map(format_value, row["interval"])) if "interval" in row else ""
+        print(f"{row['metric']} {format_value(row['mean'])}{spread}  {' '.join(row['settings'])}".rstrip())
+    print_fields({name: metrics[name] for name in ("examples", "steps", "trainable_parameters")})
+    for stage in metrics["stages"]:
+        before, after = map(format_value, (stage["dev_loss_before"], stage["dev_loss"]))
+        effect = "" if stage["dev_loss"] is None else f", loss on the text of the dev examples from {before} to {after}"
+        print(f"stage {stage['stage']}: {format_value(round(stage['budget']['spent']['seconds']))} s{effect}")
+    for part in ("dev", "test"):
+        print_metrics(metrics.get(part, {}), f"{part} ")

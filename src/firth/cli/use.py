@@ -1,64 +1,61 @@
-"""firth score, firth generate: using a language model."""
+"""firth score, generate, fill, similar, embed: language models and vectors in use."""
 
 from __future__ import annotations
 
 import math
 import sys
+import unicodedata
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, BadParameter, Option
 
-from firth.cli.console import EncodingOption, JsonFlag, print_fields, show, to_json, verb
-
-ModelArgument = Annotated[Path, typer.Argument(help="The folder of a trained model.")]
+from firth.cli import options
+from firth.cli.console import print_fields, show, to_json, verb
 
 
 @verb
 def score(
-    model: ModelArgument,
-    file: Annotated[Path, typer.Argument(help="A text file, one text on each line; - for standard input.")],
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Write each line's score here as JSONL.")] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say of each token how its probability came about.")
-    ] = False,
-    whole_words: Annotated[
-        bool, typer.Option("--whole-words", help="Masked models: hide the rest of a token's word, too.")
-    ] = False,
-    encoding: EncodingOption = None,
-    as_json: JsonFlag = False,
+    model: options.Model,
+    file: options.Texts,
+    out: Annotated[Path | None, Option("-o", "--out", help="Write the score of each line here as JSONL.")] = None,
+    explain: Annotated[bool, Option("--explain", help="Explain the probability of each token.")] = False,
+    whole_words: Annotated[bool, Option("--whole-words", help="Masked models: mask whole words.")] = False,
+    encoding: options.Encoding = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Log-probability, bits per byte and perplexity of a file.
+    """Print log-probability, bits per byte and perplexity of a file.
 
     Example: firth score uni test.txt -o scores.jsonl
     """
-    from firth.abilities import Score
+    from firth.abilities import HasLayers, Score, ScoresBackwards
     from firth.apply.score import directions, explain_text, line_row, score_file, summarise
     from firth.artifact.models import load
     from firth.files import new_file
     from firth.progress import progress
 
     loaded: Any = load(model)
-    whole = Score()
+    total = Score()
     explained: list[dict[str, Any]] = []
     texts: list[str] = []
     with ExitStack() as stack:
         rows = stack.enter_context(new_file(out)) if out else None
-        shown = not getattr(loaded, "shows_progress", False)  # a model that does so itself needs no second bar
-        advance = stack.enter_context(progress("scoring")) if shown else None
+        # Networks have a progress bar of their own.
+        advance = None if isinstance(loaded, HasLayers) else stack.enter_context(progress("scoring"))
         for number, text, one in score_file(loaded, file, encoding, whole_words=whole_words):
-            whole += one
+            total += one
             if advance is not None:
                 advance(one.bytes)
-            if hasattr(loaded, "score_backwards"):
+            if isinstance(loaded, ScoresBackwards):
                 texts.append(text)
             if explain:
                 explained.append({"line": number, "sentences": explain_text(loaded, text)})
             if rows:
                 row = line_row(number, one) | ({"sentences": explained.pop()["sentences"]} if explain else {})
                 rows.write(to_json(row).encode() + b"\n")
-    summary = summarise(whole, loaded.score_kind) | directions(loaded, texts, whole)
+    summary = summarise(total, loaded.score_kind) | directions(loaded, texts, total)
     details = {"lines": explained} if explain and not out else {}
 
     def text_output() -> None:
@@ -70,61 +67,221 @@ def score(
 
 
 def _print_explained(line: dict[str, Any]) -> None:
-    """A row for each token: probability, length of the n-gram that gave it, its history, weights of longer ones."""
+    """Print for each token: probability, order of the n-gram, its history, back-off weights of longer histories."""
     for sentence in line["sentences"]:
         for row in sentence:
             order = f"{row['order']}-gram" if "order" in row else ""
             weights = " ".join(f"{math.exp(weight):.3g}" for weight in row.get("backoffs", []))
             history = " ".join(row.get("history", []))
-            passed = f"  after backing off with {weights}" if weights else ""
-            print(f"{row['token']:<16} {math.exp(row['logprob']):<10.4g} {order:<8}{history}{passed}")
+            backed_off = f"  after backing off with {weights}" if weights else ""
+            print(f"{row['token']:<16} {math.exp(row['logprob']):<10.4g} {order:<8}{history}{backed_off}")
         print()
 
 
 @verb
 def generate(
-    model: ModelArgument,
-    prompt: Annotated[str, typer.Option("--prompt", help="Text to go on from.")] = "",
-    count: Annotated[int, typer.Option("--count", min=1, help="How many texts.")] = 1,
-    length: Annotated[int, typer.Option("--length", min=1, help="Tokens at most in each.")] = 50,
-    temperature: Annotated[
-        float, typer.Option("--temperature", help="Below 1 likelier, above 1 wilder; 0: always the likeliest.")
-    ] = 1.0,
-    top_k: Annotated[int | None, typer.Option("--top-k", min=1, help="Only the k likeliest tokens.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option("--top-p", min=0, max=1, help="Only the likeliest tokens of this mass.")
-    ] = None,
-    beams: Annotated[
-        int, typer.Option("--beams", min=1, help="Networks: look for the likeliest texts by so many beams.")
-    ] = 1,
-    seed: Annotated[int, typer.Option("--seed", help="Decides what is drawn.")] = 0,
-    likeliest: Annotated[
-        int | None, typer.Option("--next", min=1, help="Show the likeliest next tokens instead, so many of them.")
-    ] = None,
-    as_json: JsonFlag = False,
+    model: options.Model,
+    prompt: Annotated[str, Option("--prompt", help="Text to continue.")] = "",
+    count: Annotated[int, Option("--count", min=1, help="Number of texts.")] = 1,
+    length: Annotated[int, Option("--length", min=1, help="Maximum number of tokens of each.")] = 50,
+    temperature: Annotated[float, Option("--temperature", help="Of sampling; 0: greedy decoding.")] = 1.0,
+    top_k: Annotated[int | None, Option("--top-k", min=1, help="Sample from the k most probable tokens.")] = None,
+    top_p: Annotated[float | None, Option("--top-p", min=0, max=1, help="Nucleus sampling.")] = None,
+    beams: Annotated[int, Option("--beams", min=1, help="Networks: beam search with this many beams.")] = 1,
+    seed: options.Seed = 0,
+    next_count: Annotated[int | None, Option("--next", min=1, help="Print the N most probable next tokens.")] = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Text that the model writes, or what it expects next.
+    """Generate text, or print the most probable next tokens.
 
     Example: firth generate kn --prompt "the stock" --next 5
     """
-    from firth.abilities import Generates
+    from firth.abilities import Generates, HasLayers
     from firth.apply.score import next_tokens
     from firth.artifact.models import load
     from firth.errors import AbilityError
 
     loaded: Any = load(model)
     if not isinstance(loaded, Generates):
-        raise AbilityError(f"{model} cannot write text: generate with a language model, such as gpt, lstm or mkn5.")
-    if likeliest is not None:
-        found = next_tokens(loaded, prompt, likeliest)
+        raise AbilityError(f"{model} cannot generate text: generate with a language model, such as gpt, lstm or mkn5.")
+    if next_count is not None:
+        found = next_tokens(loaded, prompt, next_count)
         rows = [{"token": token, "probability": probability} for token, probability in found]
         show(as_json, {"next": rows}, lambda: sys.stdout.writelines(f"{p:.4f}  {token}\n" for token, p in found))
         return
-    writer: Any = loaded
-    if beams > 1 and not hasattr(loaded, "network"):
+    if beams > 1 and not isinstance(loaded, HasLayers):
         raise AbilityError(f"{model} has no beam search: leave --beams out, or use a network, such as gpt or lstm.")
-    searched = {"beams": beams} if beams > 1 else {}
-    texts = writer.generate(
-        prompt, count=count, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, **searched
-    )
+    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    sampling |= {"beams": beams} if beams > 1 else {}
+    texts = loaded.generate(prompt, count=count, length=length, **sampling)
     show(as_json, {"texts": texts}, lambda: sys.stdout.writelines(text + "\n" for text in texts))
+
+
+@verb
+def fill(
+    model: options.Model,
+    text: Annotated[str, Argument(help="A text with one or several [MASK].")],
+    top: Annotated[int, Option("--top", min=1, help="Number of tokens for each mask.")] = 5,
+    as_json: options.Json = False,
+) -> None:
+    """Print the most probable tokens for the masks of a text, with their probabilities.
+
+    Example: firth fill b "The capital of France is [MASK]."
+    """
+    from firth.apply.fill import fill_text
+    from firth.artifact.models import load
+
+    masks = fill_text(load(model), text, top)
+    show(as_json, {"masks": masks}, lambda: _print_masks(masks))
+
+
+def _print_masks(masks: list[list[dict[str, Any]]]) -> None:
+    for number, mask in enumerate(masks):
+        if number:
+            print()
+        for one in mask:
+            completed = "" if one["text"] is None else f"  {one['text']}"
+            print(f"{one['probability']:.4f}  {one['token']:<16}{completed}".rstrip())
+
+
+LayerOption = Annotated[
+    str | None, Option("--layer", help="Networks: a number, last, mix (mean) or all (concatenated).")
+]
+
+
+@verb
+def similar(
+    model: options.Model,
+    words: Annotated[list[str] | None, Argument(help="A word, or several for their neighbours.")] = None,
+    count: Annotated[int | None, Option("--count", min=1, help="Number of words: 10, or 200 on a map.")] = None,
+    minus: Annotated[list[str] | None, Option("--minus", help="Analogies: a word to subtract.")] = None,
+    method: options.Method = "add",
+    context: Annotated[str | None, Option("--context", help="A text with the word in its sense.")] = None,
+    text: Annotated[Path | None, Option("--text", help="Networks: file of words to compare.")] = None,
+    layer: LayerOption = None,
+    odd: Annotated[bool, Option("--odd", help="Print the word that does not belong to the others.")] = False,
+    distance: Annotated[bool, Option("--distance", help="Print similarity and distance of two words.")] = False,
+    map: Annotated[Path | None, Option("--map", help="SVG file: a map of the words, or of frequent ones.")] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Print the nearest words, in a context if given; analogies, the odd one out, a map.
+
+    Example: firth similar sg king woman --minus man
+    """
+    from firth.abilities import HasLayers
+    from firth.apply.similar import find_similar, odd_one_out, require_vectors
+    from firth.artifact.models import load
+    from firth.errors import AbilityError
+
+    given = words or []
+    _check_options(given, odd, distance, map, minus or [])
+    if (text is not None or layer is not None) and (context is None or len(given) != 1):
+        raise BadParameter("--text and --layer go with one word and its --context.")
+    loaded: Any = load(model)
+    if map is not None:
+        _draw_map(loaded, given, count or 200, map, as_json)
+    elif odd:
+        odd_word = odd_one_out(loaded, given)
+        show(as_json, {"odd": odd_word, "words": given}, lambda: print(odd_word))
+    elif distance:
+        similarity = require_vectors(loaded).similarity(*given)
+        facts = {"similarity": similarity, "distance": 1 - similarity}
+        show(as_json, {"words": given} | facts, lambda: print_fields(facts))
+    elif context is not None and isinstance(loaded, HasLayers) and len(given) == 1 and not minus:
+        _print_occurrences(loaded, given[0], context, text, layer, count or 10, as_json)
+    else:
+        if text is not None or layer is not None:
+            raise AbilityError("--text and --layer are for contextual models, such as elmo or bert: leave them out.")
+        found = find_similar(loaded, given, minus or [], count=count or 10, context=context, method=method)
+        rows = [{"word": word, "score": score} for word, score in found]
+        query = {"word": given[0]} if len(given) == 1 and not minus else {"plus": given, "minus": minus or []}
+        show(as_json, query | {"neighbours": rows}, lambda: _print_scores(found))
+
+
+def _check_options(words: list[str], odd: bool, distance: bool, map: Path | None, minus: list[str]) -> None:
+    if odd + distance + (map is not None) > 1:
+        raise BadParameter("choose one of --odd, --distance and --map.")
+    if (odd or distance or map) and minus:
+        raise BadParameter("--minus is for analogies only.")
+    if distance and len(words) != 2:
+        raise BadParameter("--distance takes two words.")
+    if not words and map is None:
+        raise BadParameter("name a word, or several.")
+
+
+def _print_occurrences(
+    model: Any, word: str, context: str, text: Path | None, layer: str | None, count: int, as_json: bool
+) -> None:
+    from firth.apply.similar import nearest_occurrences
+    from firth.text.corpus import read_corpus
+
+    sentences: Iterator[str] | tuple[str, ...] = ()
+    if text is not None:
+        sentences = (sentence for document in read_corpus(text) for sentence in document.sentences)
+    found = nearest_occurrences(model, word, context, sentences, count, _parse_layer(layer or "last"))
+    shown = [(f"{one['word']}  ·  {one['context']}", one["score"]) for one in found]
+    show(
+        as_json,
+        {"word": word, "context": context, "neighbours": found},
+        lambda: sys.stdout.writelines(f"{score:7.4f}  {line}\n" for line, score in shown),
+    )
+
+
+def _parse_layer(text: str) -> str | int:
+    """A layer as a number or a name.
+
+    >>> _parse_layer("mix"), _parse_layer("2")
+    ('mix', 2)
+    """
+    return int(text) if text.removeprefix("-").isdecimal() else text
+
+
+def _draw_map(model: Any, words: list[str], count: int, out: Path, as_json: bool) -> None:
+    from firth.files import write_file
+    from firth.report.map import word_map
+
+    drawn = word_map(model, words or None, count=count)
+    write_file(out, drawn.svg().encode())
+    show(as_json, {"out": str(out)} | drawn.to_json(), lambda: print(f"{len(drawn.words)} words -> {out}"))
+
+
+def _print_scores(found: list[tuple[str, float]]) -> None:
+    """Print words and scores in two columns; Chinese characters are two columns wide."""
+    width = max((_width(word) for word, _ in found), default=0)
+    for word, score in found:
+        print(f"{word}{' ' * (width - _width(word))}  {score:7.4f}")
+
+
+def _width(text: str) -> int:
+    """The width of a text on a terminal in columns.
+
+    >>> _width("word"), _width("足球")
+    (4, 4)
+    """
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in text)
+
+
+@verb
+def embed(
+    model: options.Model,
+    file: options.Texts,
+    out: Annotated[Path, Option("-o", "--out", help="The .npy file to write, one row per line.")],
+    layer: LayerOption = None,
+    pooling: Annotated[str | None, Option("--pooling", help="Networks: mean, whole, max, first (CLS) or last.")] = None,
+    unit: Annotated[bool, Option("--unit", help="Normalise vectors to unit length.")] = False,
+    encoding: options.Encoding = None,
+    as_json: options.Json = False,
+) -> None:
+    """Write the vectors of the lines of a file as a NumPy array.
+
+    Example: firth embed sg texts.txt -o texts.npy
+    """
+    from firth.apply.embed import embed_file
+    from firth.artifact.models import load
+
+    arguments: dict[str, str | int] = {"pooling": pooling} if pooling is not None else {}
+    if layer is not None:
+        arguments["layer"] = _parse_layer(layer)
+    report = embed_file(load(model), file, out, encoding, unit=unit, **arguments)
+    show(as_json, report, lambda: print_fields(report))

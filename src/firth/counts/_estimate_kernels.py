@@ -1,11 +1,7 @@
-"""Numba kernels that turn counts into probabilities, one history after the other.
+"""Numba kernels over a trie: probabilities and back-off weights, suffix links, pruning, alignment with another trie.
 
-With c the count of an n-gram, d its discount and e what is added for its history h:
-
-    alpha(w|h) = (c(hw) - d(hw)) / (c(h.) + e(h))        rest(h) = (sum of d + e(h)) / (c(h.) + e(h))
-
-Interpolated models add rest(h) times the probability after the shorter history to every alpha; back-off models give it
-to the words never seen after h alone.
+`estimate` follows the equations of `smoothing`. Interpolated models add gamma(h) times the lower-order probability to
+every alpha; back-off models distribute it over the words not seen after h.
 """
 
 from __future__ import annotations
@@ -16,24 +12,23 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-INTERPOLATED, BACK_OFF, FLAT_INTERPOLATED, FLAT_BACK_OFF, UNSCALED = range(5)
-"""How the rest is given on: to the shorter history, the same for unseen words only, equally to all words, equally to
-unseen words, or by a constant weight (stupid back-off)."""
+from firth.counts._query_kernels import ROOT, find_child
+
+INTERPOLATED, BACK_OFF, UNIFORM_INTERPOLATED, UNIFORM_BACK_OFF, CONSTANT_WEIGHT = range(5)
+"""How gamma(h) is distributed: by the lower order to all words or to unseen words only, uniformly over all words or
+over unseen words only, or replaced by a constant weight (stupid back-off)."""
 
 
 @njit(cache=True, nogil=True)
-def logarithms(p: Any, begin: Any, end: Any, offset: Any, out: Any) -> Any:
-    """Natural logarithms of `p[begin:end]`, written `offset` places further on; of 0 minus infinity."""
+def write_logs(p: Any, begin: Any, end: Any, offset: Any, out: Any) -> Any:
+    """Writes the natural logarithms of `p[begin:end]` to `out[offset + begin:offset + end]`; -inf for 0."""
     for i in range(begin, end):
         out[offset + i] = math.log(p[i]) if p[i] > 0.0 else -np.inf
 
 
 @njit(cache=True, nogil=True)
 def totals(first: Any, begin: Any, end: Any, base: Any, counts: Any, out: Any, distinct: Any) -> Any:
-    """The sum of the counts after each of the histories from `begin` to `end`, and the number of different words.
-
-    `counts` are those of the level above, whose first node is `base`; `out[0]` is for node `begin`.
-    """
+    """The sum of the counts, which begin with node `base`, after each history, and the number of distinct words."""
     for g in range(begin, end):
         total = 0.0
         for child in range(first[g] - base, first[g + 1] - base):
@@ -43,11 +38,11 @@ def totals(first: Any, begin: Any, end: Any, base: Any, counts: Any, out: Any, d
 
 
 @njit(cache=True, nogil=True)
-def _gather(lower: Any, lower_base: Any, links: Any, begin: Any, end: Any) -> Any:
-    """The probabilities one level down, fetched in a loop that does nothing else, so that the waits overlap."""
+def _gather(lower: Any, origin: Any, links: Any, begin: Any, end: Any) -> Any:
+    """The lower-order probabilities, read in a separate loop so that cache misses overlap."""
     under = np.empty(end - begin)
     for i in range(begin, end):
-        under[i - begin] = lower[np.int64(links[i]) - lower_base]
+        under[i - begin] = lower[np.int64(links[i]) - origin]
     for i in range(end - begin):
         under[i] = math.exp(under[i])
     return under
@@ -55,19 +50,19 @@ def _gather(lower: Any, lower_base: Any, links: Any, begin: Any, end: Any) -> An
 
 @njit(cache=True, nogil=True)
 def estimate(
-    first: Any, parents: Any, origin: Any, base: Any, counts: Any, links: Any, lower: Any, lower_base: Any, table: Any,
-    slope: Any, extra: Any, taken: Any, spare: Any, combine: Any, flat: Any, weight: Any, words: Any, rounded: Any,
-    logp: Any, bow: Any,
+    first: Any, parents: Any, origin: Any, base: Any, counts: Any, links: Any, lower: Any, by_count: Any,
+    proportional: Any, pseudo_counts: Any, by_ngram: Any, min_pseudo_count: Any, combine: Any, uniform: Any,
+    weight: Any, words: Any, rounded: Any, logp: Any, bow: Any,
 ) -> Any:  # fmt: skip
     """Fills `logp` for the children of the nodes in `parents`, and `bow` for the nodes themselves.
 
-    `lower` holds the logarithms of one level down. Discounts are `table[min(c, last)] + slope[h] * c + taken[node]`,
-    each where given; `flat` is 1/V; `words` is V. `rounded` probabilities are those that float32 logarithms stand for,
-    and `bow` is then made to fit them, so that they still sum to one. `origin` is the first node of the histories'
-    level. Where nothing is discounted, `spare` is added to the count of the history: unseen words get something.
+    `lower` holds the lower-order log-probabilities. The discount is `by_count[min(c, last)] + proportional[h] * c +
+    by_ngram[node]`, each if given; `words` is V and `uniform` 1/V. With `rounded`, logarithms are float32 and `bow`
+    is computed from the rounded probabilities, so that they still sum to one. `origin` is the first node of the
+    histories' level. Where nothing is discounted, `min_pseudo_count` is added to the count of the history.
     """
     offset = np.int64(first[parents[0]]) - base
-    under = _gather(lower, lower_base, links, offset, np.int64(first[parents[1]]) - base)
+    under = _gather(lower, origin, links, offset, np.int64(first[parents[1]]) - base)
     p = np.empty(under.size)
     for g in range(parents[0], parents[1]):
         begin, end = np.int64(first[g]) - base - offset, np.int64(first[g + 1]) - base - offset
@@ -80,74 +75,70 @@ def estimate(
             count = counts[offset + child]
             total += count
             discount = 0.0
-            if table.size:
-                discount = table[min(np.int64(count), table.size - 1)]
-            if slope.size:
-                discount += slope[h] * count
-            if taken.size:
-                discount += taken[offset + child]
+            if by_count.size:
+                discount = by_count[min(np.int64(count), by_count.size - 1)]
+            if proportional.size:
+                discount += proportional[h] * count
+            if by_ngram.size:
+                discount += by_ngram[offset + child]
             discounted += discount
             p[child] = count - discount
             below += under[child]
-        more = extra[h] if extra.size else 0.0
-        if discounted + more == 0.0:
-            more = spare
-        rest = (discounted + more) / (total + more)
-        scale = 1.0 / (total + more)
-        if combine in (FLAT_INTERPOLATED, FLAT_BACK_OFF):
-            below = flat * (end - begin)
-        given = rest
-        if combine == UNSCALED:
-            given = weight
-        elif combine in (BACK_OFF, FLAT_BACK_OFF):
-            if end - begin >= words or 1.0 - below < 1e-13:  # no word is left to give the rest to
-                scale /= 1.0 - rest
-                given = 0.0
+        pseudo = pseudo_counts[h] if pseudo_counts.size else 0.0
+        if discounted + pseudo == 0.0:
+            pseudo = min_pseudo_count
+        gamma = (discounted + pseudo) / (total + pseudo)
+        scale = 1.0 / (total + pseudo)
+        if combine in (UNIFORM_INTERPOLATED, UNIFORM_BACK_OFF):
+            below = uniform * (end - begin)
+        backoff = gamma
+        if combine == CONSTANT_WEIGHT:
+            backoff = weight
+        elif combine in (BACK_OFF, UNIFORM_BACK_OFF):
+            if end - begin >= words or 1.0 - below < 1e-13:  # every word was seen: nothing to back off to
+                scale /= 1.0 - gamma
+                backoff = 0.0
             else:
-                given = rest / (1.0 - below)
+                backoff = gamma / (1.0 - below)
         if combine == INTERPOLATED:
             for child in range(begin, end):
-                p[child] = p[child] * scale + rest * under[child]
-        elif combine == FLAT_INTERPOLATED:
+                p[child] = p[child] * scale + gamma * under[child]
+        elif combine == UNIFORM_INTERPOLATED:
             for child in range(begin, end):
-                p[child] = p[child] * scale + rest * flat
+                p[child] = p[child] * scale + gamma * uniform
         else:
             for child in range(begin, end):
                 p[child] = p[child] * scale
-        if rounded and combine != UNSCALED:
-            given = _round(p, logp, begin, end, offset, below, given)
+        if rounded and combine != CONSTANT_WEIGHT:
+            backoff = _round(p, logp, begin, end, offset, below, backoff)
         else:
-            logarithms(p, begin, end, offset, logp)
-        bow[h] = given
+            write_logs(p, begin, end, offset, logp)
+        bow[h] = backoff
 
 
 @njit(cache=True, nogil=True)
-def _round(p: Any, logp: Any, begin: Any, end: Any, offset: Any, below: Any, given: Any) -> Any:
-    """Rounds logarithms to float32; the weight that makes the probabilities that they stand for sum to one again."""
+def _round(p: Any, logp: Any, begin: Any, end: Any, offset: Any, below: Any, backoff: Any) -> Any:
+    """Rounds logarithms to float32; returns the back-off weight that makes the rounded probabilities sum to one."""
     seen = 0.0
     for child in range(begin, end):
         logp[offset + child] = np.float32(math.log(p[child])) if p[child] > 0.0 else -np.inf
         seen += math.exp(np.float64(logp[offset + child]))
-    if given > 0.0 and seen < 1.0 and below < 1.0:
+    if backoff > 0.0 and seen < 1.0 and below < 1.0:
         return (1.0 - seen) / (1.0 - below)
-    return given
+    return backoff
 
 
 @njit(cache=True, nogil=True)
 def renormalise(
-    first: Any, parents: Any, origin: Any, base: Any, links: Any, lower: Any, lower_base: Any, flat: Any, p: Any,
-    bow: Any,
-) -> Any:  # fmt: skip
-    """Back-off weights that make the probabilities `p`, whatever they are, sum to one after every history.
-
-    With `flat` above 0 the rest is shared equally among unseen words.
-    """
+    first: Any, parents: Any, origin: Any, base: Any, links: Any, lower: Any, uniform: Any, p: Any, bow: Any
+) -> Any:
+    """Back-off weights that make `p` sum to one after every history; `uniform` above 0 is the lower order if given."""
     for g in range(parents[0], parents[1]):
         begin, end = np.int64(first[g]) - base, np.int64(first[g + 1]) - base
         seen, below = 0.0, 0.0
         for child in range(begin, end):
             seen += p[child]
-            below += flat if flat > 0.0 else lower[np.int64(links[child]) - lower_base]
+            below += uniform if uniform > 0.0 else lower[np.int64(links[child]) - origin]
         if begin == end:
             bow[g - origin] = 1.0
         elif seen >= 1.0 or 1.0 - below < 1e-13:
@@ -157,11 +148,126 @@ def renormalise(
 
 
 @njit(cache=True, nogil=True)
-def round_in_turn(p: Any, order: Any) -> Any:
-    """Rounds each probability to what a float32 logarithm holds, in the given order; the next one takes the error."""
-    owed = 0.0
+def round_with_carry(p: Any, order: Any) -> Any:
+    """Rounds each probability to a float32 logarithm, in the given order; the error is carried to the next."""
+    error = 0.0
     for word in order:
         if p[word] > 0.0:
-            wanted = p[word] + owed
-            p[word] = math.exp(np.float64(np.float32(math.log(wanted)))) if wanted > 0.0 else p[word]
-            owed = wanted - p[word]
+            target = p[word] + error
+            p[word] = math.exp(np.float64(np.float32(math.log(target)))) if target > 0.0 else p[word]
+            error = target - p[word]
+
+
+@njit(cache=True, nogil=True)
+def jelinek_mercer_step(weight: Any, ratio: Any, below: Any, buckets: Any, weights: Any, gains: Any, sums: Any) -> Any:
+    """The E step of Jelinek-Mercer weights: the expected events of each bucket explained by the longer history."""
+    for i in range(weight.size):
+        bucket = buckets[i]
+        if bucket < 0:
+            continue
+        longer = weights[bucket] * ratio[i]
+        both = longer + (1.0 - weights[bucket]) * below[i]
+        if both > 0.0:
+            gains[bucket] += weight[i] * longer / both
+            sums[bucket] += weight[i]
+
+
+@njit(cache=True, nogil=True)
+def _lower_bound(words: Any, low: Any, high: Any, word: Any) -> Any:
+    """The first index of the ascending `words[low:high]` that is not below `word`."""
+    while low < high:
+        middle = (low + high) >> 1
+        if words[middle] < word:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def link_children(words: Any, first: Any, links: Any, begin: Any, end: Any) -> Any:
+    """Fills `links` for the children of the nodes from `begin` to `end`, whose own links are known.
+
+    The suffix of `h w` is `h' w`, or `h'' w` if that is no node, and so on down to `w`. The children of `h` and `h'`
+    are both sorted, so each search continues where the last one ended.
+    """
+    for node in range(begin, end):
+        shorter = links[node]
+        low, high = np.int64(0), np.int64(0)
+        if shorter != ROOT:
+            low, high = np.int64(first[shorter]), np.int64(first[np.int64(shorter) + 1])
+        for child in range(np.int64(first[node]), np.int64(first[node + 1])):
+            word = words[child]
+            low = _lower_bound(words, low, high, word)
+            if low < high and words[low] == word:
+                links[child] = np.uint32(low)
+                continue
+            state = shorter
+            found = np.uint32(word)
+            while state != ROOT:
+                state = links[state]
+                if state == ROOT:
+                    break
+                last = np.int64(first[np.int64(state) + 1])
+                other = _lower_bound(words, np.int64(first[state]), last, word)
+                if other < last and words[other] == word:
+                    found = np.uint32(other)
+                    break
+            links[child] = found
+
+
+@njit(cache=True, nogil=True)
+def prune_children(
+    first: Any, begin: Any, base: Any, counts: Any, total: Any, links: Any, logp: Any, bow: Any, threshold: Any,
+    needed: Any, kept: Any,
+) -> Any:  # fmt: skip
+    """Clears `kept` for the children of the nodes `begin` to `base` whose removal changes the perplexity too little.
+
+    D(p||p') = -p(h) {p(w|h) [log p(w|h') + log a' - log p(w|h)] + (1 - sum of seen p) [log a' - log a]}, where a' is
+    the back-off weight of h without w (Stolcke 1998).
+    """
+    for g in range(begin, base):
+        seen, below = 0.0, 0.0
+        for child in range(first[g], first[g + 1]):
+            seen += math.exp(logp[child])
+            below += math.exp(logp[links[child]])
+        history = counts[g] / total
+        over = 1.0 - seen
+        under = 1.0 - below
+        for child in range(first[g], first[g + 1]):
+            if needed[child - base]:
+                continue
+            p, lower = math.exp(logp[child]), math.exp(logp[links[child]])
+            if lower <= 0.0 or under + lower <= 0.0 or over + p <= 0.0:
+                continue
+            weight = math.log(over + p) - math.log(under + lower)
+            change = p * (math.log(lower) + weight - math.log(p))
+            if over > 0.0:
+                change += over * (weight - bow[g])
+            if math.exp(-history * change) - 1.0 < threshold:
+                kept[child] = False
+
+
+@njit(cache=True, nogil=True)
+def keep_suffixes(links: Any, levels: Any, kept: Any) -> Any:
+    """Keeps the suffix of every kept n-gram, longest n-grams first, so that no link leads to a removed node."""
+    for node in range(levels[levels.size - 1] - 1, levels[1] - 1, -1):
+        if kept[node]:
+            kept[np.int64(links[node])] = True
+
+
+@njit(cache=True, nogil=True)
+def align_tries(
+    levels: Any, words: Any, first: Any, other_levels: Any, other_words: Any, other_first: Any, nodes: Any
+) -> Any:
+    """Fills `nodes` with the node of each n-gram of the other trie in this one, or -1; both have the same words."""
+    for g in range(other_levels[1]):
+        nodes[g] = g
+    for parent in range(other_levels[other_levels.size - 2]):
+        node = nodes[parent]
+        if node < 0 or node >= levels[levels.size - 2]:
+            continue
+        for child in range(other_first[parent], other_first[parent + 1]):
+            found = find_child(words, first, np.uint32(node), other_words[child])
+            if found != ROOT:
+                nodes[child] = found

@@ -1,12 +1,12 @@
 """Numba kernels of the maximum-entropy model: trigger pairs, normalisers and expectations.
 
-The share of a word is exp of the sum of the weights of its active features, so p(w|h) = share(w) / Z(h), where Z(h) is
-the sum of all shares. Every feature multiplies one share by its factor, exp(weight). A history therefore begins from
-the shares of the words by themselves, changes those of the words that some active feature is about, corrects Z by what
-they changed, and afterwards puts them back: no step takes as long as the vocabulary.
+The score of a word is exp of the sum of the weights of its active features, so p(w|h) = score(w) / Z(h), where Z(h) is
+the sum of all scores. Every feature multiplies one score by its factor, exp(weight). For each history the kernels start
+from the unigram scores, multiply those with an active feature, update Z by the differences, and afterwards restore the
+scores: no step iterates over the vocabulary.
 
-`rows`, `places` and `groups` are the fields of `Rows`, `Places` and `Groups` in `maxent_features`, as plain tuples: a
-compiled kernel in the cache must not depend on a class that may be gone.
+`index`, `active` and `groups` are `FeatureIndex`, `ActiveFeatures` and `HistoryGroups` of `maxent_features` as plain
+tuples: a compiled kernel in the cache must not depend on a class that may be gone.
 """
 
 from __future__ import annotations
@@ -16,41 +16,36 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-_TINY = 1e-6  # a normaliser that falls below this part of what it was corrected from is summed afresh
+_TINY = 1e-6  # a normaliser below this fraction of its value before the update is summed again
 
 
 @njit(cache=True, nogil=True)
-def follow(ids: Any, latest: Any, following: Any) -> Any:
-    """Fills `following` with the place where each id comes again; the end of the stream if it does not."""
+def next_occurrences(ids: Any, latest: Any, following: Any) -> Any:
+    """Fills `following` with the next position of each id; the end of the stream if there is none."""
     latest[:] = ids.size
-    for place in range(ids.size - 1, -1, -1):
-        following[place] = latest[ids[place]]
-        latest[ids[place]] = place
+    for position in range(ids.size - 1, -1, -1):
+        following[position] = latest[ids[position]]
+        latest[ids[position]] = position
 
 
 @njit(cache=True, nogil=True)
 def count_reach(ids: Any, following: Any, ends: Any, window: Any, reach: Any) -> Any:
-    """Adds to `reach[a]` the number of places from which the word a is within the window.
-
-    An occurrence is within the window of the next places up to the end of its text, or to where the word comes again:
-    from there on it is the later occurrence that counts.
-    """
-    for place in range(ids.size):
-        reach[ids[place]] += min(place + window, ends[place] - 1, following[place]) - place
+    """Adds to `reach[a]` the number of positions in whose window, which ends with the document, the word a occurs."""
+    for position in range(ids.size):
+        reach[ids[position]] += min(position + window, ends[position] - 1, following[position]) - position
 
 
 @njit(cache=True, nogil=True)
-def count_near(places: Any, ids: Any, lows: Any, allowed: Any, seen: Any, together: Any, met: Any) -> Any:
-    """Counts in `together` at how many of the `places` each allowed word is within the window; returns how many `met`.
-
-    `together` must be zero before; `seen` is scratch that no place has been written to.
-    """
+def count_cooccurrences(
+    positions: Any, ids: Any, window_start: Any, allowed: Any, seen: Any, together: Any, met: Any
+) -> Any:
+    """Adds to `together` the positions with each allowed word in the window; returns the number of words in `met`."""
     count = 0
-    for place in places:
-        for near in range(place - 1, lows[place] - 1, -1):
+    for position in positions:
+        for near in range(position - 1, window_start[position] - 1, -1):
             other = ids[near]
-            if allowed[other] and seen[other] != place:
-                seen[other] = place
+            if allowed[other] and seen[other] != position:
+                seen[other] = position
                 if together[other] == 0:
                     met[count] = other
                     count += 1
@@ -59,8 +54,8 @@ def count_near(places: Any, ids: Any, lows: Any, allowed: Any, seen: Any, togeth
 
 
 @njit(cache=True, nogil=True)
-def information(both: Any, first: Any, second: Any, total: Any) -> Any:
-    """Average mutual information (nats) of two events, from how often both, each, and anything happens."""
+def mutual_information(both: Any, first: Any, second: Any, total: Any) -> Any:
+    """Average mutual information (nats) of two events, from their joint, single and total counts."""
     value = 0.0
     for here in (False, True):
         one = first if here else total - first
@@ -75,161 +70,148 @@ def information(both: Any, first: Any, second: Any, total: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def inform(met: Any, together: Any, reach: Any, second: Any, total: Any, out: Any) -> Any:
-    """Fills `out` with the information that each word met gives on a word that occurs `second` times."""
+def mutual_informations(met: Any, together: Any, reach: Any, second: Any, total: Any, out: Any) -> Any:
+    """Fills `out` with the mutual information of each word in `met` and a word with `second` occurrences."""
     for number in range(met.size):
         word = met[number]
-        out[number] = information(together[word], reach[word], second, total)
+        out[number] = mutual_information(together[word], reach[word], second, total)
 
 
 @njit(cache=True, nogil=True)
-def _recent(place: Any, lows: Any, upto: Any, events: Any, again: Any, effects: Any, first: Any, acting: Any) -> Any:
-    """Writes the features of the triggers that act at `place`, the latest first, each word once; returns how many."""
+def _triggered(
+    position: Any, window_start: Any, event_count: Any, events: Any, next_event: Any, event_context: Any, first: Any,
+    found: Any,
+) -> Any:  # fmt: skip
+    """Writes the trigger features active at a position to `found`, latest trigger first; returns their number."""
     count = 0
-    low = lows[place]
-    number = upto[place] - 1
+    low = window_start[position]
+    number = event_count[position] - 1
     while number >= 0 and events[number] >= low:
-        if again[number] >= place:  # else the word comes again before this place
-            row = effects[number]
-            for feature in range(first[row], first[row + 1]):
-                acting[count] = feature
+        if next_event[number] >= position:  # otherwise the word occurs again before this position
+            context = event_context[number]
+            for feature in range(first[context], first[context + 1]):
+                found[count] = feature
                 count += 1
         number -= 1
     return count
 
 
 @njit(cache=True, nogil=True)
-def _checked(total: Any, before: Any, shares: Any) -> Any:
-    """The normaliser, summed afresh where its corrections have cancelled too many digits."""
-    return total if total > _TINY * before else shares.sum()
+def _resum_if_cancelled(total: Any, before: Any, scores: Any) -> Any:
+    """The normaliser, summed again where its updates have cancelled too many digits."""
+    return total if total > _TINY * before else scores.sum()
 
 
 @njit(cache=True, nogil=True)
-def _multiply(row: Any, first: Any, words: Any, factors: Any, shares: Any, total: Any) -> Any:
-    """Gives every word of a row its factor; returns the corrected normaliser."""
-    for feature in range(first[row], first[row + 1]):
+def _multiply(context: Any, first: Any, words: Any, factors: Any, scores: Any, total: Any) -> Any:
+    """Multiplies the scores of a context's features by their factors; returns the updated normaliser."""
+    for feature in range(first[context], first[context + 1]):
         word = words[feature]
-        old = shares[word]
-        shares[word] = old * factors[feature]
-        total += shares[word] - old
+        old = scores[word]
+        scores[word] = old * factors[feature]
+        total += scores[word] - old
     return total
 
 
 @njit(cache=True, nogil=True)
-def _put_back(row: Any, first: Any, words: Any, plain: Any, shares: Any) -> Any:
-    for feature in range(first[row], first[row + 1]):
-        shares[words[feature]] = plain[words[feature]]
+def _restore(context: Any, first: Any, words: Any, unigrams: Any, scores: Any) -> Any:
+    for feature in range(first[context], first[context + 1]):
+        scores[words[feature]] = unigrams[words[feature]]
 
 
 @njit(cache=True, nogil=True)
-def log_places(
-    begin: Any, end: Any, ids: Any, places: Any, rows: Any, factors: Any, plain: Any, total: Any, out: Any, whole: Any
-) -> Any:
-    """Fills `out[begin:end]` with the log-probabilities of the ids there.
-
-    `whole` is filled with those of all words at the last place, or is empty.
-    """
-    before, pairs, beyond, lows, upto, events, again, effects = places
-    first, words = rows
-    shares = plain.copy()
-    acting = np.empty(first[2 * plain.size], np.int64)
-    for place in range(begin, end):
-        found = _multiply(before[place], first, words, factors, shares, total)
-        found = _multiply(pairs[place], first, words, factors, shares, found)
-        found = _multiply(beyond[place], first, words, factors, shares, found)
-        count = _recent(place, lows, upto, events, again, effects, first, acting)
+def score_positions(
+    begin: Any, end: Any, ids: Any, active: Any, index: Any, factors: Any, unigrams: Any, total: Any, out: Any,
+    distribution: Any,
+) -> Any:  # fmt: skip
+    """Fills `out[begin:end]`; and `distribution`, unless it is empty, with all words at the last position."""
+    before, pairs, beyond, window_start, event_count, events, next_event, event_context = active
+    first, words = index
+    scores = unigrams.copy()
+    triggered = np.empty(first[2 * unigrams.size], np.int64)
+    for position in range(begin, end):
+        found = _multiply(before[position], first, words, factors, scores, total)
+        found = _multiply(pairs[position], first, words, factors, scores, found)
+        found = _multiply(beyond[position], first, words, factors, scores, found)
+        count = _triggered(position, window_start, event_count, events, next_event, event_context, first, triggered)
         for number in range(count):
-            word = words[acting[number]]
-            old = shares[word]
-            shares[word] = old * factors[acting[number]]
-            found += shares[word] - old
-        found = _checked(found, total, shares)
-        out[place] = np.log(shares[ids[place]]) - np.log(found)
-        if place + 1 == end:
-            for word in range(whole.size):
-                whole[word] = np.log(shares[word]) - np.log(found)
-        _put_back(before[place], first, words, plain, shares)
-        _put_back(pairs[place], first, words, plain, shares)
-        _put_back(beyond[place], first, words, plain, shares)
+            word = words[triggered[number]]
+            old = scores[word]
+            scores[word] = old * factors[triggered[number]]
+            found += scores[word] - old
+        found = _resum_if_cancelled(found, total, scores)
+        out[position] = np.log(scores[ids[position]]) - np.log(found)
+        if position + 1 == end:
+            for word in range(distribution.size):
+                distribution[word] = np.log(scores[word]) - np.log(found)
+        _restore(before[position], first, words, unigrams, scores)
+        _restore(pairs[position], first, words, unigrams, scores)
+        _restore(beyond[position], first, words, unigrams, scores)
         for number in range(count):
-            shares[words[acting[number]]] = plain[words[acting[number]]]
+            scores[words[triggered[number]]] = unigrams[words[triggered[number]]]
 
 
 @njit(cache=True, nogil=True)
-def _change(row: Any, first: Any, words: Any, factors: Any, shares: Any, total: Any, old: Any, size: Any) -> Any:
-    """As `_multiply`, and pushes the shares before onto the stack `old`; returns its new size too."""
-    for feature in range(first[row], first[row + 1]):
+def _multiply_and_push(
+    context: Any, first: Any, words: Any, factors: Any, scores: Any, total: Any, drift: Any, old: Any, old_drift: Any,
+    size: Any,
+) -> Any:  # fmt: skip
+    """As `_multiply`, and pushes the previous scores and the drift onto stacks; also returns their new size."""
+    for feature in range(first[context], first[context + 1]):
         word = words[feature]
-        old[size] = shares[word]
-        shares[word] = old[size] * factors[feature]
-        total += shares[word] - old[size]
+        old[size], old_drift[size] = scores[word], drift[word]
+        scores[word] = old[size] * factors[feature]
+        total += scores[word] - old[size]
         size += 1
     return total, size
 
 
 @njit(cache=True, nogil=True)
-def _note(row: Any, first: Any, words: Any, drift: Any, began: Any, size: Any) -> Any:
-    """Pushes the drift of a row's words onto the stack `began`."""
-    for feature in range(first[row], first[row + 1]):
-        began[size] = drift[words[feature]]
-        size += 1
-
-
-@njit(cache=True, nogil=True)
-def _expect(
-    row: Any, first: Any, words: Any, shares: Any, weight: Any, drift: Any, began: Any, size: Any, out: Any
+def _add_expected(
+    context: Any, first: Any, words: Any, scores: Any, weight: Any, drift: Any, old_drift: Any, size: Any, out: Any
 ) -> Any:
-    """Adds what a row's features expect: their words' probabilities at this level and what drifted up from below."""
-    for feature in range(first[row], first[row + 1]):
+    """Adds the expected counts of a context's features: the probabilities at this level and the drift from below."""
+    for feature in range(first[context], first[context + 1]):
         word = words[feature]
-        out[feature] += shares[word] * weight + (drift[word] - began[size])
+        out[feature] += scores[word] * weight + (drift[word] - old_drift[size])
         size += 1
 
 
 @njit(cache=True, nogil=True)
-def _undo(row: Any, first: Any, words: Any, shares: Any, weight: Any, drift: Any, old: Any, size: Any) -> Any:
-    """Pops the shares that a row had before; by how much its words' probabilities differed drifts up a level."""
-    for feature in range(first[row + 1] - 1, first[row] - 1, -1):
+def _pop_scores(context: Any, first: Any, words: Any, scores: Any, weight: Any, drift: Any, old: Any, size: Any) -> Any:
+    """Pops the previous scores of a context's words; the difference of their probabilities is added to the drift."""
+    for feature in range(first[context + 1] - 1, first[context] - 1, -1):
         word = words[feature]
         size -= 1
-        drift[word] += (shares[word] - old[size]) * weight
-        shares[word] = old[size]
+        drift[word] += (scores[word] - old[size]) * weight
+        scores[word] = old[size]
     return size
 
 
 @njit(cache=True, nogil=True)
 def _with_triggers(
-    some: Any,
-    places: Any,
-    first: Any,
-    words: Any,
-    factors: Any,
-    shares: Any,
-    total: Any,
-    drift: Any,
-    old: Any,
-    acting: Any,
-    out: Any,
-) -> Any:
-    """The sums of log Z(h) and of 1 / Z(h) over places with the same two words before; adds what triggers expect."""
-    _, _, _, lows, upto, events, again, effects = places
+    some: Any, active: Any, first: Any, words: Any, factors: Any, scores: Any, total: Any, drift: Any, old: Any,
+    triggered: Any, out: Any,
+) -> Any:  # fmt: skip
+    """The sums of log Z(h) and 1 / Z(h) over positions with the same two words before; adds the expected triggers."""
+    _, _, _, window_start, event_count, events, next_event, event_context = active
     logs, weight = 0.0, 0.0
-    for place in some:
-        count = _recent(place, lows, upto, events, again, effects, first, acting)
+    for position in some:
+        count = _triggered(position, window_start, event_count, events, next_event, event_context, first, triggered)
         found = total
         for number in range(count):
-            word = words[acting[number]]
-            old[number] = shares[word]
-            shares[word] = old[number] * factors[acting[number]]
-            found += shares[word] - old[number]
-        found = _checked(found, total, shares)
+            word = words[triggered[number]]
+            old[number] = scores[word]
+            scores[word] = old[number] * factors[triggered[number]]
+            found += scores[word] - old[number]
+        found = _resum_if_cancelled(found, total, scores)
         inverse = 1 / found
         for number in range(count):
-            out[acting[number]] += shares[words[acting[number]]] * inverse
+            out[triggered[number]] += scores[words[triggered[number]]] * inverse
         for number in range(count - 1, -1, -1):
-            word = words[acting[number]]
-            drift[word] += (shares[word] - old[number]) * inverse
-            shares[word] = old[number]
+            word = words[triggered[number]]
+            drift[word] += (scores[word] - old[number]) * inverse
+            scores[word] = old[number]
         logs += np.log(found)
         weight += inverse
     return logs, weight
@@ -237,65 +219,53 @@ def _with_triggers(
 
 @njit(cache=True, nogil=True)
 def expectations(
-    begin: Any,
-    end: Any,
-    groups: Any,
-    places: Any,
-    rows: Any,
-    factors: Any,
-    plain: Any,
-    total: Any,
-    single: Any,
-    shared: Any,
-    own: Any,
-) -> Any:
-    """Adds how often each feature is expected in the groups `begin` to `end`; returns their sum of log Z(h).
+    begin: Any, end: Any, groups: Any, active: Any, index: Any, factors: Any, unigrams: Any, total: Any, single: Any,
+    shared: Any, own: Any,
+) -> Any:  # fmt: skip
+    """Adds the expected count of each feature in the groups `begin` to `end`; returns their sum of log Z(h).
 
-    Histories are nested: by the last word, by the last two, and one by one if there are triggers. The shares of a
-    level are worked out once for all below it, where the sum of 1 / Z(h) says what they come to. `drift` is by how
-    much words are expected more often than that, because levels below changed their shares.
+    Histories are nested: by the last word, by the last two words, and one by one if there are triggers. The scores of a
+    level are computed once for all levels below it and multiplied by the sum of their 1 / Z(h). `drift` is the
+    difference in the expected count of a word due to changed scores in the levels below.
 
-    `single` is for the words by themselves, `shared` for distance and trigger features, and `own` for n-grams: no
-    other group has the same, so that all threads can add to one array.
+    `single` is for unigrams, `shared` for distance and trigger features, and `own` for n-grams, which belong to one
+    group only, so that all threads can add to one array.
     """
-    order, pair_places, word_pairs, group_rows = groups
-    _, both_rows, beyond_rows, _, _, events, _, _ = places
-    first, words = rows
-    shares, drift = plain.copy(), np.zeros(plain.size)
-    outer, inner, inmost = np.empty(plain.size), np.empty(2 * plain.size), np.empty(shared.size)
-    outer_began, inner_began = np.empty(plain.size), np.empty(2 * plain.size)
-    acting = np.empty(shared.size, np.int64)
+    order, pair_bounds, word_bounds, group_contexts = groups
+    _, pair_contexts, beyond_contexts, _, _, events, _, _ = active
+    first, words = index
+    scores, drift = unigrams.copy(), np.zeros(unigrams.size)
+    outer, inner, inmost = np.empty(unigrams.size), np.empty(2 * unigrams.size), np.empty(shared.size)
+    outer_drift, inner_drift = np.empty(unigrams.size), np.empty(2 * unigrams.size)
+    triggered = np.empty(shared.size, np.int64)
+    outer_old, inner_old = (drift, outer, outer_drift), (drift, inner, inner_drift)
     logs, weight = 0.0, 0.0
     for group in range(begin, end):
-        last = group_rows[group]
-        of_word, _ = _change(last, first, words, factors, shares, total, outer, 0)
-        of_word = _checked(of_word, total, shares)
-        _note(last, first, words, drift, outer_began, 0)
+        last = group_contexts[group]
+        word_total, _ = _multiply_and_push(last, first, words, factors, scores, total, *outer_old, 0)
+        word_total = _resum_if_cancelled(word_total, total, scores)
         word_weight = 0.0
-        for pair in range(word_pairs[group], word_pairs[group + 1]):
-            some = order[pair_places[pair] : pair_places[pair + 1]]
-            both, beyond = both_rows[some[0]], beyond_rows[some[0]]
-            of_pair, size = _change(both, first, words, factors, shares, of_word, inner, 0)
-            half = size
-            of_pair, size = _change(beyond, first, words, factors, shares, of_pair, inner, size)
-            of_pair = _checked(of_pair, of_word, shares)
-            _note(both, first, words, drift, inner_began, 0)
-            _note(beyond, first, words, drift, inner_began, half)
+        for pair in range(word_bounds[group], word_bounds[group + 1]):
+            some = order[pair_bounds[pair] : pair_bounds[pair + 1]]
+            both, beyond = pair_contexts[some[0]], beyond_contexts[some[0]]
+            pair_total, half = _multiply_and_push(both, first, words, factors, scores, word_total, *inner_old, 0)
+            pair_total, size = _multiply_and_push(beyond, first, words, factors, scores, pair_total, *inner_old, half)
+            pair_total = _resum_if_cancelled(pair_total, word_total, scores)
             if events.size:
                 pair_logs, pair_weight = _with_triggers(
-                    some, places, first, words, factors, shares, of_pair, drift, inmost, acting, shared
+                    some, active, first, words, factors, scores, pair_total, drift, inmost, triggered, shared
                 )
             else:
-                pair_logs, pair_weight = some.size * np.log(of_pair), some.size / of_pair
-            _expect(both, first, words, shares, pair_weight, drift, inner_began, 0, own)
-            _expect(beyond, first, words, shares, pair_weight, drift, inner_began, half, shared)
-            size = _undo(beyond, first, words, shares, pair_weight, drift, inner, size)
-            _undo(both, first, words, shares, pair_weight, drift, inner, size)
+                pair_logs, pair_weight = some.size * np.log(pair_total), some.size / pair_total
+            _add_expected(both, first, words, scores, pair_weight, drift, inner_drift, 0, own)
+            _add_expected(beyond, first, words, scores, pair_weight, drift, inner_drift, half, shared)
+            size = _pop_scores(beyond, first, words, scores, pair_weight, drift, inner, size)
+            _pop_scores(both, first, words, scores, pair_weight, drift, inner, size)
             logs += pair_logs
             word_weight += pair_weight
-        _expect(last, first, words, shares, word_weight, drift, outer_began, 0, own)
-        _undo(last, first, words, shares, word_weight, drift, outer, first[last + 1] - first[last])
+        _add_expected(last, first, words, scores, word_weight, drift, outer_drift, 0, own)
+        _pop_scores(last, first, words, scores, word_weight, drift, outer, first[last + 1] - first[last])
         weight += word_weight
-    for word in range(plain.size):
-        single[word] += plain[word] * weight + drift[word]
+    for word in range(unigrams.size):
+        single[word] += unigrams[word] * weight + drift[word]
     return logs

@@ -1,43 +1,42 @@
-"""Cache models: a word that was said is likelier to be said again (Kuhn and De Mori, 1990).
+"""Cache models: words that occurred recently are likelier to occur again (Kuhn and De Mori, 1990).
 
     p(w | h) = l_0 p_base(w | h) + l_1 p_1(w) + l_2 p_2(w | h) + l_3 p_3(w | h)
 
-p_n is the share of w among the entries of the cache that have the same n - 1 words before them. The weights depend on
-the longest history that the cache knows, on how often it does, and on how full it is; an empty cache leaves p_base as
-it is.
+p_n is the relative frequency of w among the cache entries with the same n - 1 preceding words. The weights depend on
+the longest history found in the cache, on the number of its entries, and on the size of the cache so far; an empty
+cache leaves p_base unchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from firth.counts import _adaptive_kernels as kernels
-from firth.counts.em import arrays_of, em_weights, going_on_stream, prefixed, resets, saved_array, saved_weights
+from firth.counts import em
 from firth.counts.ngram import NgramModel
-from firth.counts.recipe import NgramRecipe
+from firth.counts.recipe import WrapperRecipe, check_fields, is_between
+from firth.counts.trie import Floats, Integers, Mask
 from firth.errors import ArtifactError, RecipeError
+from firth.lm.language_model import LanguageModel, TokenStream
 from firth.text.layout import Layout
-from firth.tokens.language import FIRST_WORD, LanguageModel, Stream
-from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
+from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, UNK, Tokenizer
 
 DECAYS = (0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.012, 0.016, 0.024, 0.032)
-"""The rates that are tried on held-out text."""
-_NEGLIGIBLE = 500.0  # an entry that counts exp(-500) times as much as the newest is forgotten
-_IMAGINED = 200.0  # tokens that hold the weights of a bucket to those of all with a history of that length
-_HALF = 50.0  # a cache with so many entries is believed half as much as a full one, before held-out text is looked at
-_NEVER = -700.0  # the log-probability that an impossible token is charged with when rates are compared
-_CAUTIOUS = 0.1  # the weight of a cache of which held-out text says nothing
+"""The decay rates tried on held-out text."""
+_NEGLIGIBLE = 500.0  # entries with less than exp(-500) of the newest weight are dropped
+_PRIOR_TOKENS = 200.0  # prior strength of the weights of all tokens with the same history length, for each bucket
+_HALF_TRUST = 50.0  # entries at which the cache gets half the weight of a full one, before fitting
+_DEFAULT_WEIGHT = 0.1  # of the cache without held-out text
 
 
 @dataclass(frozen=True, kw_only=True)
-class CacheRecipe:
-    """An n-gram model and a cache of what was said last.
+class CacheRecipe(WrapperRecipe):
+    """An n-gram model with a cache of recent words.
 
     >>> CacheRecipe(size=0)
     Traceback (most recent call last):
@@ -45,179 +44,136 @@ class CacheRecipe:
     firth.errors.RecipeError: size=0 must be from 1 to 100000 words: 1000 is usual.
     """
 
-    base: NgramRecipe = field(default_factory=NgramRecipe)
-    """The model of the language at large."""
-    size: int = 1000
-    """The cache holds the last so many words that entered it."""
+    size: int = 1000  # the maximum number of entries
     decay: float | Literal["auto"] | None = "auto"
-    """A word counts exp(-decay) times as much as the next; auto finds the rate on held-out text, none means never."""
-    order: int = 3
-    """1 recalls words, 2 also pairs and 3 also triples of words."""
-    enter: Literal["all", "content", "rare"] = "all"
-    """Which words enter: all; those that are neither punctuation nor the most common; or only rare ones."""
-    common: float = 0.4
-    """`content` only: the most frequent words that make up this share of the training text do not enter."""
-    rare: int = 500
-    """`rare` only: words that occur more often in the training text do not enter."""
-    end: bool = True
-    """Whether the end of the sentence enters, where all words do."""
-    unknown: bool = True
-    """Whether `<unk>` enters."""
-    weight: float | None = None
-    """The weight of the whole cache; none means that EM finds it on held-out text."""
+    """An entry weighs exp(-decay) times the next one; auto fits the rate on held-out text, none disables decay."""
+    order: int = 3  # the cache holds words (1), also bigrams (2), also trigrams (3)
+    cached_words: Literal["all", "content", "rare"] = "all"
+    """The words that enter: all; neither punctuation nor the most frequent ones; or only rare ones."""
+    stopword_fraction: float = 0.4
+    """`content`: the most frequent words, which make up this fraction of the training text, do not enter."""
+    max_count: int = 500  # `rare`: words with a higher training count do not enter
+    cache_eos: bool = True  # whether `</s>` enters, with `all`
+    cache_unk: bool = True  # whether `<unk>` enters
+    weight: float | None = None  # of the whole cache; none fits it by EM on held-out text
 
     def __post_init__(self) -> None:
-        if not 1 <= self.size <= 100_000:
-            raise RecipeError(f"size={self.size} must be from 1 to 100000 words: 1000 is usual.")
-        if not (self.decay is None or self.decay == "auto" or _between(self.decay, 0, 10)):
-            raise RecipeError(f"decay={self.decay} must be from 0 to 10, auto or none: 0.006 is usual.")
-        if self.order not in (1, 2, 3):
-            raise RecipeError(f"order={self.order} must be 1, 2 or 3: a cache holds too little for longer n-grams.")
-        if self.enter not in ("all", "content", "rare"):
-            raise RecipeError(f"enter={self.enter!r} must be all, content or rare.")
-        if not _between(self.common, 0, 1):
-            raise RecipeError(f"common={self.common} must be a share from 0 to 1.")
-        if self.rare < 1:
-            raise RecipeError(f"rare={self.rare} would let no word enter: set it to 1 or more.")
-        if not (self.weight is None or (_between(self.weight, 0, 1) and self.weight < 1)):
-            raise RecipeError(f"weight={self.weight} must be from 0 to below 1, or none to find it on held-out text.")
-
-    @property
-    def kind(self) -> str:
-        """What an artifact made by this recipe is."""
-        return "counts"
-
-    @property
-    def tokenizer(self) -> TokenizerRecipe:
-        """That of the base."""
-        return self.base.tokenizer
-
-    def with_tokenizer(self, tokenizer: TokenizerRecipe) -> CacheRecipe:
-        """The same with another tokenizer."""
-        return replace(self, base=self.base.with_tokenizer(tokenizer))
+        if self.cached_words not in ("all", "content", "rare"):
+            raise RecipeError(f"cached_words={self.cached_words!r} must be all, content or rare.")
+        has_decay = self.decay is None or self.decay == "auto" or is_between(self.decay, 0, 10)
+        has_weight = self.weight is None or (is_between(self.weight, 0, 1) and self.weight < 1)
+        check_fields(
+            self,
+            size=(1 <= self.size <= 100_000, "must be from 1 to 100000 words: 1000 is usual"),
+            decay=(has_decay, "must be from 0 to 10, auto or none: 0.006 is usual"),
+            order=(self.order in (1, 2, 3), "must be 1, 2 or 3: a cache holds too little for longer n-grams"),
+            stopword_fraction=(is_between(self.stopword_fraction, 0, 1), "must be a fraction from 0 to 1"),
+            max_count=(self.max_count >= 1, "would let no word enter: set it to 1 or more"),
+            weight=(has_weight, "must be from 0 to below 1, or none to fit it on held-out text"),
+        )
 
     def restore(self, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> CacheModel:
-        """The model of a saved artifact's arrays."""
         if self.decay == "auto":
-            raise ArtifactError("the recipe does not say how fast the cache decays: train the model again.")
-        rows = buckets(self.size)
-        enters = saved_array(arrays, "enters", np.bool_, (len(tokenizer),))
-        weights = saved_weights(arrays, "weights", (self.order, rows, rows, self.order + 1))
-        base = self.base.restore(arrays_of("base", arrays), tokenizer, layout)
-        return CacheModel(self, base, enters, weights)
+            raise ArtifactError("the recipe does not give the decay rate of the cache: train the model again.")
+        buckets = self.size.bit_length()
+        cacheable = em.saved_array(arrays, "cacheable", np.bool_, (len(tokenizer),))
+        weights = em.saved_weights(arrays, "weights", (self.order, buckets, buckets, self.order + 1))
+        base = self.base.restore(em.strip_prefix("base", arrays), tokenizer, layout)
+        return CacheModel(self, base, cacheable, weights)
 
 
 class CacheModel(LanguageModel):
-    """A base model whose words become likelier when they are said."""
+    """A base model interpolated with a cache."""
 
-    remembers: ClassVar[bool] = True
+    carries_context: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        recipe: CacheRecipe,
-        base: LanguageModel,
-        enters: npt.NDArray[np.bool_],
-        weights: npt.NDArray[np.float64],
-    ) -> None:
-        """`enters` says for each word whether it enters; `weights` is as in the kernel `mix_cache`."""
-        super().__init__(recipe, base.tokenizer, base.layout, base.spelling)
-        self.base = base
-        self.enters = enters
-        self.weights = weights
+    def __init__(self, recipe: CacheRecipe, base: LanguageModel, cacheable: Mask, weights: Floats) -> None:
+        """`cacheable` is true for the words that enter the cache; `weights` is as in the kernel `mix_cache`."""
+        super().__init__(recipe, base.tokenizer, base.layout, base.unknown_word_model)
+        self.base, self.cacheable, self.weights = base, cacheable, weights
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What was found on held-out text: the rate, and the weights of a full cache by the longest history known."""
+        """The fitted decay rate, and the weights of a full cache by the length of the longest known history."""
         best = {str(n): self.weights[n - 1, -1, -1, : n + 1].tolist() for n in range(1, self.recipe.order + 1)}
         return {"decay": self.recipe.decay, "weights": best}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return prefixed("base", self.base.arrays()) | {"enters": self.enters, "weights": self.weights}
+        return em.add_prefix("base", self.base.arrays()) | {"cacheable": self.cacheable, "weights": self.weights}
 
-    def log_tokens(self, stream: Stream) -> npt.NDArray[np.float64]:
-        logs = self.base.log_tokens(stream)
-        found = recall(self.recipe, self.enters, stream)
-        return mix(logs, found, self.weights)
+    def token_logprobs(self, stream: TokenStream) -> Floats:
+        logprobs = self.base.token_logprobs(stream)
+        return mix_cache(logprobs, match_cache(self.recipe, self.cacheable, stream), self.weights)
 
-    def log_next(self, history: Sequence[int]) -> npt.NDArray[np.float64]:
-        base = self.base.log_next(history)
-        parts, met = self._recall_all(history, base.size)
-        known = int(np.count_nonzero(met))  # a cache that knows a history knows its end
+    def next_logprobs(self, history: Sequence[int]) -> Floats:
+        base = self.base.next_logprobs(history)
+        frequencies, entries = self._match_all(history, base.size)
+        known = int(np.count_nonzero(entries))  # a history in the cache has its suffixes there too
         if not known:
             return base
-        often, full = (kernels.bucket_of(count, self.weights.shape[1]) for count in (met[known - 1], met[0]))
-        row = self.weights[known - 1, often, full]
+        count, size = (kernels.bucket_of(count, self.weights.shape[1]) for count in (entries[known - 1], entries[0]))
+        row = self.weights[known - 1, count, size]
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(row[0] * np.exp(base) + row[1 : known + 1] @ parts[:known]))
+            return np.asarray(np.log(row[0] * np.exp(base) + row[1 : known + 1] @ frequencies[:known]))
 
-    def _recall_all(self, history: Sequence[int], words: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-        """(order, word): what the cache says of every word after `history`; and entries with each history."""
-        stream = going_on_stream(history)
+    def _match_all(self, history: Sequence[int], words: int) -> tuple[Floats, Integers]:
+        """(order, word): the frequency of every word in the cache after `history`; (order): the matching entries."""
+        stream = em.history_stream(history)
         _, histories, _ = number_ngrams(stream, self.recipe.order, words)
-        said = np.flatnonzero(self.enters[stream.ids[:-1]])[-window(self.recipe) :]
-        weights = np.exp(-(self.recipe.decay or 0.0) * np.arange(said.size)[::-1])
-        same = histories[:, said] == histories[:, -1:]
-        parts = np.zeros((self.recipe.order, words))
+        cached = np.flatnonzero(self.cacheable[stream.ids[:-1]])[-cache_capacity(self.recipe) :]
+        weights = np.exp(-(self.recipe.decay or 0.0) * np.arange(cached.size)[::-1])
+        matches = histories[:, cached] == histories[:, -1:]
+        frequencies = np.zeros((self.recipe.order, words))
         for order in range(self.recipe.order):
-            found = said[same[order]]
+            found = cached[matches[order]]
             if found.size:
-                heard = np.bincount(stream.ids[found], weights=weights[same[order]], minlength=words)
-                parts[order] = heard / heard.sum()
-        return parts, same.sum(axis=1)
+                sums = np.bincount(stream.ids[found], weights=weights[matches[order]], minlength=words)
+                frequencies[order] = sums / sums.sum()
+        return frequencies, matches.sum(axis=1)
 
 
-class Recalled(NamedTuple):
-    """What a cache says of the tokens of a stream."""
+class CacheMatches(NamedTuple):
+    """The cache lookups of the tokens of a stream."""
 
-    parts: npt.NDArray[np.float64]
-    """(order, token): the share of the token among the entries that have its history."""
-    met: npt.NDArray[np.int32]
-    """(order, token): the number of these entries."""
+    frequencies: Floats  # (order, token): among the entries with the token's history
+    entries: npt.NDArray[np.int32]  # (order, token): the number of these entries
 
 
-def recall(recipe: CacheRecipe, enters: npt.NDArray[np.bool_], stream: Stream) -> Recalled:
-    """What the cache of a recipe, with a rate that is known, says of every token of a stream."""
-    nodes, histories, count = number_ngrams(stream, recipe.order, enters.size)
-    found = Recalled(np.empty(nodes.shape), np.empty(nodes.shape, dtype=np.int32))
-    decay = float(recipe.decay or 0.0)
-    kernels.recall(nodes, histories, enters[stream.ids], resets(stream), window(recipe), decay, count, *found)
+def match_cache(recipe: CacheRecipe, cacheable: Mask, stream: TokenStream) -> CacheMatches:
+    """The cache lookups of every token of a stream, with the decay rate of the recipe."""
+    nodes, histories, count = number_ngrams(stream, recipe.order, cacheable.size)
+    found = CacheMatches(np.empty(nodes.shape), np.empty(nodes.shape, dtype=np.int32))
+    settings = cache_capacity(recipe), float(recipe.decay or 0.0), count
+    kernels.match_cache(nodes, histories, cacheable[stream.ids], em.document_starts(stream), *settings, *found)
     return found
 
 
-def mix(logs: npt.NDArray[np.float64], found: Recalled, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The log-probabilities of base and cache together."""
-    out = np.empty(logs.size)
-    kernels.mix_cache(logs, *found, weights, out)
+def mix_cache(logprobs: Floats, found: CacheMatches, weights: Floats) -> Floats:
+    out = np.empty(logprobs.size)
+    kernels.mix_cache(logprobs, *found, weights, out)
     return out
 
 
-def number_ngrams(stream: Stream, order: int, words: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], int]:
-    """(order, token): the n-gram that ends at each token, and its history, as numbers; and how many numbers there are.
-
-    Equal n-grams have equal numbers, and the history of a triple is the number of the pair before.
-    """
+def number_ngrams(
+    stream: TokenStream, order: int, words: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], int]:
+    """(order, token): the number of the n-gram that ends at each token and of its history; and the count of numbers."""
     ids = stream.ids
     nodes, histories = np.empty((order, ids.size), dtype=np.int32), np.zeros((order, ids.size), dtype=np.int32)
     nodes[0] = ids
     nodes[0] += 1
     count = words + 2
-    starts = stream.bounds[:-1]
     for n, before in zip(range(1, order), (BOS + 1, words + 1), strict=False):
         histories[n, 1:] = nodes[n - 1, :-1]
-        histories[n, starts] = before
+        histories[n, stream.bounds[:-1]] = before
         slots = np.zeros(1 << max(4, (2 * ids.size).bit_length()), dtype=np.int32)
         keys = np.empty(ids.size, dtype=np.uint64)
         count = int(kernels.number_pairs(histories[n], ids, count, slots, keys, nodes[n]))
     return nodes, histories, count
 
 
-def buckets(size: int) -> int:
-    """How many buckets there are for counts of entries: 1, 2-3, 4-7, ..., and the last for a full cache."""
-    return size.bit_length()
-
-
-def window(recipe: CacheRecipe) -> int:
-    """How many entries the cache holds: old ones are forgotten when they count next to nothing."""
+def cache_capacity(recipe: CacheRecipe) -> int:
+    """The number of entries held: old ones are dropped when their weight is negligible."""
     if not isinstance(recipe.decay, (int, float)) or recipe.decay * recipe.size <= _NEGLIGIBLE:
         return recipe.size
     return int(_NEGLIGIBLE / recipe.decay)
@@ -227,109 +183,104 @@ def train_cache(
     recipe: CacheRecipe,
     base_for_weights: LanguageModel,
     base: LanguageModel,
-    heldout: Stream | None,
+    heldout: TokenStream | None,
     counts: npt.NDArray[Any] | None = None,
 ) -> CacheModel:
-    """The cache model around `base`, with weights and rate that suit the held-out text.
+    """The cache model around `base`, with weights and decay rate fitted to the held-out text.
 
-    `base_for_weights` has not seen the held-out text; it may be the base itself. `counts` says how often each word
-    occurs in the training text, on which it may depend whether it enters; an n-gram model knows it.
+    `base_for_weights` was not trained on the held-out text; it may be `base`. `counts` are the word counts of the
+    training text, which may decide which words enter; they default to those of an n-gram model.
     """
     if counts is None and isinstance(base, NgramModel):
-        counts = base.trie.counts[: base.trie.vocabulary]
-    enters = entering(recipe, base.tokenizer, counts)
+        counts = base.trie.counts[: base.trie.vocab_size]
+    cacheable = cacheable_words(recipe, base.tokenizer, counts)
     if heldout is None or not heldout.ids.size:
         if recipe.weight is None or recipe.decay == "auto":
             raise RecipeError("a cache needs held-out text: give --valid, or set weight=0.1 and decay=0.006.")
-        return CacheModel(recipe, base, enters, _fixed_weights(recipe))
-    logs = base_for_weights.log_tokens(heldout)
-    best, likelihood, weights = recipe, -np.inf, _fixed_weights(recipe)
+        return CacheModel(recipe, base, cacheable, _initial_weights(recipe))
+    logprobs = base_for_weights.token_logprobs(heldout)
+    best, likelihood, weights = recipe, -np.inf, _initial_weights(recipe)
     for decay in DECAYS if recipe.decay == "auto" else (recipe.decay,):
-        tried = replace(recipe, decay=decay)
-        found = recall(tried, enters, heldout)
-        fitted = _fit(tried, logs, found)
-        reached = float(np.maximum(mix(logs, found, fitted), _NEVER).sum())
+        candidate = replace(recipe, decay=decay)
+        found = match_cache(candidate, cacheable, heldout)
+        fitted = _fit_weights(candidate, logprobs, found)
+        reached = em.floored_likelihood(mix_cache(logprobs, found, fitted))
         if reached > likelihood:
-            best, likelihood, weights = tried, reached, fitted
-    return CacheModel(best, base, enters, weights)
+            best, likelihood, weights = candidate, reached, fitted
+    return CacheModel(best, base, cacheable, weights)
 
 
-def entering(
-    recipe: CacheRecipe, tokenizer: Tokenizer, counts: npt.NDArray[Any] | None = None
-) -> npt.NDArray[np.bool_]:
-    """Which words of the vocabulary enter the cache."""
-    enters = np.ones(len(tokenizer), dtype=np.bool_)
-    if recipe.enter != "all":
+def cacheable_words(recipe: CacheRecipe, tokenizer: Tokenizer, counts: npt.NDArray[Any] | None = None) -> Mask:
+    """The mask of the words that enter the cache."""
+    mask = np.ones(len(tokenizer), dtype=np.bool_)
+    if recipe.cached_words != "all":
         if counts is None:
-            raise RecipeError(f"enter={recipe.enter} needs the counts of the training text: set enter=all.")
+            raise RecipeError(
+                f"cached_words={recipe.cached_words} needs the counts of the training text: set cached_words=all."
+            )
         words = np.array(counts, dtype=np.int64)
         words[:FIRST_WORD] = 0
-        enters = words <= recipe.rare if recipe.enter == "rare" else _content(words, recipe.common, tokenizer)
-    enters[[PAD, BOS, MASK]] = False
-    enters[EOS] = recipe.end and recipe.enter == "all"
-    enters[UNK] = recipe.unknown
-    return enters
+        is_rare = recipe.cached_words == "rare"
+        mask = words <= recipe.max_count if is_rare else _content_words(words, recipe.stopword_fraction, tokenizer)
+    mask[:FIRST_WORD] = False
+    mask[EOS] = recipe.cache_eos and recipe.cached_words == "all"
+    mask[UNK] = recipe.cache_unk
+    return mask
 
 
-def _content(counts: npt.NDArray[np.int64], common: float, tokenizer: Tokenizer) -> npt.NDArray[np.bool_]:
-    """Words with a letter or digit, but for the most frequent ones, which make up the share `common` of the text."""
+def _content_words(counts: Integers, stopword_fraction: float, tokenizer: Tokenizer) -> Mask:
+    """Words with a letter or digit, except the most frequent ones, which make up a fraction of the text."""
     order = np.argsort(-counts, kind="stable")
     before = np.cumsum(counts[order]) - counts[order]
-    enters = np.array([any(letter.isalnum() for letter in word) for word in tokenizer.vocabulary])
-    enters[order[before < common * counts.sum()]] = False
-    return enters
+    mask = np.array([any(character.isalnum() for character in word) for word in tokenizer.vocabulary])
+    mask[order[before < stopword_fraction * counts.sum()]] = False
+    return mask
 
 
-def _fit(recipe: CacheRecipe, logs: npt.NDArray[np.float64], found: Recalled) -> npt.NDArray[np.float64]:
-    """The weights of every bucket that make the text likeliest, held to those of all tokens with as long a history."""
-    weights = _fixed_weights(recipe)
-    parts = np.vstack([np.exp(logs), found.parts])
-    lengths = np.count_nonzero(found.met, axis=0)
+def _fit_weights(recipe: CacheRecipe, logprobs: Floats, found: CacheMatches) -> Floats:
+    """The weights of every bucket by EM, with those of all tokens with the same history length as a prior."""
+    weights = _initial_weights(recipe)
+    parts = np.vstack([np.exp(logprobs), found.frequencies])
+    lengths = np.count_nonzero(found.entries, axis=0)
     for known in range(1, recipe.order + 1):
         here = np.flatnonzero(lengths == known)
         seen = parts[: known + 1, here]
-        often, full = (np.frexp(found.met[n, here])[1] - 1 for n in (known - 1, 0))  # whole parts of log2
-        level = _blend(recipe, seen, weights[known - 1, -1, -1], 1.0)
-        weights[known - 1] = _by_fullness(recipe, level)
-        for b, f in np.unique(np.stack([often, full]), axis=1).T.tolist():
+        counts, sizes = (np.frexp(found.entries[n, here])[1] - 1 for n in (known - 1, 0))  # integer parts of log2
+        level = _fit_row(recipe, seen, weights[known - 1, -1, -1], 1.0)
+        weights[known - 1] = _by_size(recipe, level)
+        for b, f in np.unique(np.stack([counts, sizes]), axis=1).T.tolist():
             row = weights[known - 1, b, f]
-            weights[known - 1, b, f] = _blend(recipe, seen[:, (often == b) & (full == f)], row, _IMAGINED)
+            weights[known - 1, b, f] = _fit_row(recipe, seen[:, (counts == b) & (sizes == f)], row, _PRIOR_TOKENS)
     return weights
 
 
-def _blend(
-    recipe: CacheRecipe, parts: npt.NDArray[np.float64], prior: npt.NDArray[np.float64], strength: float
-) -> npt.NDArray[np.float64]:
-    """A row of weights by EM; a fixed weight of the cache is only shared out among its orders."""
+def _fit_row(recipe: CacheRecipe, parts: Floats, prior: Floats, strength: float) -> Floats:
+    """The weights of base and cache orders by EM; a fixed cache weight is only divided among the orders."""
     row = np.zeros(recipe.order + 1)
     if recipe.weight is None:
-        row[: len(parts)] = em_weights(parts, prior=strength * prior[: len(parts)]).weights
+        row[: len(parts)] = em.em_weights(parts, prior=strength * prior[: len(parts)]).weights
         return row
     mixed = (1 - recipe.weight) * parts[0] + recipe.weight * parts[1:]
-    inside = prior[1 : len(parts)]
-    shares = em_weights(mixed, prior=strength * inside / inside.sum()).weights if recipe.weight else inside
-    row[0], row[1 : len(parts)] = 1 - recipe.weight, recipe.weight * shares
+    orders = prior[1 : len(parts)]
+    fractions = em.em_weights(mixed, prior=strength * orders / orders.sum()).weights if recipe.weight else orders
+    row[0], row[1 : len(parts)] = 1 - recipe.weight, recipe.weight * fractions
     return row
 
 
-def _fixed_weights(recipe: CacheRecipe) -> npt.NDArray[np.float64]:
-    """Weights before any text was looked at: a small one for the cache, shared equally by its orders."""
-    cache = _CAUTIOUS if recipe.weight is None else recipe.weight
+def _initial_weights(recipe: CacheRecipe) -> Floats:
+    """Weights before fitting: a small one for the cache, divided equally among its orders."""
+    cache = _DEFAULT_WEIGHT if recipe.weight is None else recipe.weight
     rows = np.zeros((recipe.order, recipe.order + 1))
     for known in range(1, recipe.order + 1):
         rows[known - 1, : known + 1] = [1 - cache, *[cache / known] * known]
-    return np.stack([_by_fullness(recipe, row) for row in rows])
+    return np.stack([_by_size(recipe, row) for row in rows])
 
 
-def _by_fullness(recipe: CacheRecipe, row: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The weights of a full cache in every bucket, less of them where it holds little, unless the recipe fixes them."""
-    count = buckets(recipe.size)
-    entries = 1.5 * 2.0 ** np.arange(count)
-    trust = entries / (entries + _HALF) if recipe.weight is None else np.ones(count)
+def _by_size(recipe: CacheRecipe, row: Floats) -> Floats:
+    """The weights of a full cache for every bucket, smaller for a cache with few entries, unless they are fixed."""
+    buckets = recipe.size.bit_length()  # by the number of entries: 1, 2-3, 4-7, ..., and the last for a full cache
+    entries = 1.5 * 2.0 ** np.arange(buckets)
+    trust = entries / (entries + _HALF_TRUST) if recipe.weight is None else np.ones(buckets)
     rows = trust[:, None] * row
     rows[:, 0] = 1 - rows[:, 1:].sum(axis=1)
-    return np.tile(rows, (count, 1, 1))
-
-
-def _between(value: float, low: float, high: float) -> bool:
-    return isinstance(value, (int, float)) and low <= value <= high
+    return np.tile(rows, (buckets, 1, 1))

@@ -1,48 +1,44 @@
 """The maximum-entropy model: n-grams, distance-2 bigrams and trigger pairs in one distribution (Rosenfeld, 1996).
 
-    p(w|h) = exp(sum of the weights of the features that are active in (h, w)) / Z(h)
+    p(w|h) = exp(sum of the weights of the features active in (h, w)) / Z(h)
 
-Of all distributions that expect every feature as often as the text has it, this form has the highest entropy. The
-weights are those that make the text likeliest, held to 0 by a Gaussian prior (Chen and Rosenfeld, 2000), without which
-what never happened would be impossible.
+Among all distributions with the feature expectations of the text, this form has the highest entropy. The weights
+maximise the likelihood under a Gaussian prior (Chen and Rosenfeld, 2000), which keeps unseen events possible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from firth.cores import cores
+from firth.cores import in_order
 from firth.counts import _maxent_kernels as kernels
-from firth.counts.em import going_on_stream, saved_array
-from firth.counts.maxent_features import Floats, Integers, Likelihood, Places, Rows, find_features, places_of
-from firth.counts.trie import NEVER_PREDICTED
-from firth.errors import ArtifactError, RecipeError
+from firth.counts.em import history_stream, saved_array
+from firth.counts.maxent_features import Likelihood, find_active_features, find_features
+from firth.counts.recipe import CountRecipe, check_fields
+from firth.counts.trie import NEVER_PREDICTED, Floats, Integers, WordIds
+from firth.errors import ArtifactError
+from firth.lm.language_model import END, LanguageModel, TokenStream, UnknownWordModel
 from firth.progress import progress
 from firth.text.layout import Layout
-from firth.tokens.language import LanguageModel, Stream
-from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.spelling import END, Spelling
 from firth.tokens.tokenizer import Tokenizer
 
-PRIORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-"""The variances that are tried on held-out text."""
-_USUAL = 2.0
-_SAMPLE = 100_000  # tokens of text on which variances are compared
-_TRIAL_ROUNDS = 20
-_PARCEL = 1 << 14  # places that a thread scores at a time
+PRIORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # the variances tried on held-out text
+_DEFAULT_PRIOR = 2.0
+_SAMPLE_TOKENS = 100_000  # of training text for the choice of the variance
+_TRIAL_ITERATIONS = 20
+_BLOCK = 1 << 14  # positions scored per task of a thread
 _TOLERANCE = 1e-9
-_CONDITION = -0.4  # found on the Penn Treebank; -0.5 would make the curvature even if features did not overlap
+_SCALING = -0.4  # found on the Penn Treebank; -0.5 would equalise the curvature if features did not overlap
 
 
 @dataclass(frozen=True, kw_only=True)
-class MaxentRecipe:
-    """Features of the history, weighed against each other.
+class MaxentRecipe(CountRecipe):
+    """A maximum-entropy model.
 
     >>> MaxentRecipe(order=4)
     Traceback (most recent call last):
@@ -50,161 +46,138 @@ class MaxentRecipe:
     firth.errors.RecipeError: order=4 must be 1, 2 or 3: for longer n-grams take an n-gram model.
     """
 
-    tokenizer: TokenizerRecipe = field(default_factory=lambda: TokenizerRecipe(model="words"))
-    order: int = 3
-    """Features for n-grams up to this length."""
-    distance: bool = True
-    """Features for the last word but one and the next, whatever stands between (distance-2 bigrams)."""
-    triggers: int = 10_000
-    """So many trigger pairs, those with the highest average mutual information; 0 for none."""
-    window: int = 200
-    """Tokens, ends of sentences among them, over which a trigger reaches within a text."""
-    far: bool = True
-    """Whether words that stand side by side anywhere, which are a bigram, are left out of the trigger pairs."""
-    min_count: int = 1
-    """N-grams and distance-2 bigrams that occur less often are no features."""
-    prior: float | None = None
-    """Variance of the Gaussian prior on the weights; none means found on held-out text."""
-    rounds: int = 40
-    """Passes over the text."""
+    order: int = 3  # the length of the longest n-gram features
+    distance_bigrams: bool = True  # features for the last word but one and the next word
+    triggers: int = 10_000  # trigger pairs, those with the highest mutual information; 0 for none
+    window: int = 200  # the reach of a trigger within a document, in tokens with `</s>`
+    exclude_bigrams: bool = True  # whether trigger pairs exclude the bigrams of the text
+    min_count: int = 1  # the minimum count of n-gram and distance-2 bigram features
+    prior: float | None = None  # the variance of the Gaussian prior; none fits it on held-out text
+    iterations: int = 40  # the maximum number of evaluations of the likelihood
 
     def __post_init__(self) -> None:
-        if self.order not in (1, 2, 3):
-            raise RecipeError(f"order={self.order} must be 1, 2 or 3: for longer n-grams take an n-gram model.")
-        if not 0 <= self.triggers <= 10_000_000:
-            raise RecipeError(f"triggers={self.triggers} must be 0 for none, or some thousands of pairs.")
-        if not 1 <= self.window <= 10_000:
-            raise RecipeError(f"window={self.window} must be from 1 to 10000 tokens: 200 is usual.")
-        if self.min_count < 1:
-            raise RecipeError(f"min_count={self.min_count} must be 1 or more.")
-        if self.prior is not None and not 0 < self.prior < float("inf"):
-            raise RecipeError(f"prior={self.prior} must be above 0, or none to find it on held-out text: 2 is usual.")
-        if self.rounds < 1:
-            raise RecipeError(f"rounds={self.rounds} would leave all weights at 0: set it to 1 or more.")
-
-    @property
-    def kind(self) -> str:
-        """What an artifact made by this recipe is."""
-        return "counts"
-
-    def with_tokenizer(self, tokenizer: TokenizerRecipe) -> MaxentRecipe:
-        """The same recipe over other tokens."""
-        return replace(self, tokenizer=tokenizer)
+        has_prior = self.prior is None or 0 < self.prior < float("inf")
+        check_fields(
+            self,
+            order=(self.order in (1, 2, 3), "must be 1, 2 or 3: for longer n-grams take an n-gram model"),
+            triggers=(0 <= self.triggers <= 10_000_000, "must be 0 for none, or some thousands of pairs"),
+            window=(1 <= self.window <= 10_000, "must be from 1 to 10000 tokens: 200 is usual"),
+            min_count=(self.min_count >= 1, "must be 1 or more"),
+            prior=(has_prior, "must be above 0, or none to fit it on held-out text: 2 is usual"),
+            iterations=(self.iterations >= 1, "would leave all weights at 0: set it to 1 or more"),
+        )
 
     def restore(self, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> MaxentModel:
-        """The model of a saved artifact's arrays."""
         size = len(tokenizer)
         pairs = saved_array(arrays, "pairs", np.int64, (None,))
         first = saved_array(arrays, "first", np.int64, (3 * size + pairs.size + 1,))
         words = saved_array(arrays, "words", np.uint32, (None,))
         values = saved_array(arrays, "weights", np.float64, words.shape)
-        single = saved_array(arrays, "single", np.float64, (size,))
-        spelling = Spelling(saved_array(arrays, "spelling", np.int64, (END + 1, END + 1)))
-        rising = (
-            first[0] == 0 and first[-1] == words.size and np.all(np.diff(first) >= 0) and np.all(np.diff(pairs) > 0)
-        )
-        finite = np.all(np.isfinite(values)) and not np.any(np.isnan(single) | (single == np.inf))
-        if not (rising and finite and np.all(words < size) and np.any(np.isfinite(single))):
+        unigrams = saved_array(arrays, "unigrams", np.float64, (size,))
+        unknown_word_model = UnknownWordModel(saved_array(arrays, "spelling", np.int64, (END + 1, END + 1)))
+        is_sorted = first[0] == 0 and first[-1] == words.size and np.all(np.diff(first) >= 0)
+        is_finite = np.all(np.isfinite(values)) and not np.any(np.isnan(unigrams) | (unigrams == np.inf))
+        is_valid = is_sorted and is_finite and np.all(words < size) and np.any(np.isfinite(unigrams))
+        if not (is_valid and np.all(np.diff(pairs) > 0)):
             raise ArtifactError("the features of the model contradict each other: train it again.")
-        return MaxentModel(self, tokenizer, layout, MaxentWeights(single, pairs, first, words, values), spelling)
+        weights = MaxentWeights(unigrams, pairs, first, words, values)
+        return MaxentModel(self, tokenizer, layout, weights, unknown_word_model)
 
 
 class MaxentWeights(NamedTuple):
     """The features of a model and their weights.
 
-    A context is a word w as the last but one (number w), anywhere in the window (V + w) or last (2V + w), or two last
-    words `pairs[k]` (3V + k). Context c has the features `first[c]:first[c + 1]`.
+    A context is a word w as the last but one (number w), anywhere in the window (V + w) or last (2V + w), or the last
+    two words `pairs[k]` (3V + k). Context c has the features `first[c]:first[c + 1]`.
     """
 
-    single: Floats
-    """The weight of each word by itself; -inf for those that are never predicted."""
-    pairs: Integers
-    """Pairs of words that have trigrams, first * V + second, in rising order."""
+    unigrams: Floats  # -inf for words that are never predicted
+    pairs: Integers  # the histories of trigrams as first * V + second, ascending
     first: Integers
-    words: npt.NDArray[np.uint32]
-    """The word that each feature predicts."""
+    words: WordIds  # the word that each feature predicts
     weights: Floats
 
 
 class MaxentModel(LanguageModel):
-    """Words weighed by all that the history says of them."""
+    """A maximum-entropy model."""
 
     def __init__(
-        self, recipe: MaxentRecipe, tokenizer: Tokenizer, layout: Layout, weights: MaxentWeights, spelling: Spelling
+        self,
+        recipe: MaxentRecipe,
+        tokenizer: Tokenizer,
+        layout: Layout,
+        weights: MaxentWeights,
+        unknown_word_model: UnknownWordModel,
     ) -> None:
-        super().__init__(recipe, tokenizer, layout, spelling)
+        super().__init__(recipe, tokenizer, layout, unknown_word_model)
         self.weights = weights
-        self._ready = Ready(weights, recipe.window)
+        self._scorer = MaxentScorer(weights, recipe.window)
 
     @property
-    def remembers(self) -> bool:  # type: ignore[override]  # of a class elsewhere, here of a recipe
+    def carries_context(self) -> bool:  # type: ignore[override]  # of a class elsewhere, here of a recipe
         """Whether there are trigger pairs."""
         return bool(self.recipe.triggers)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {**self.weights._asdict(), "spelling": self.spelling.counts}
+        return {**self.weights._asdict(), "spelling": self.unknown_word_model.counts}
 
-    def log_tokens(self, stream: Stream) -> Floats:
-        return self._ready.log_tokens(stream)
+    def token_logprobs(self, stream: TokenStream) -> Floats:
+        return self._scorer.token_logprobs(stream)
 
-    def log_next(self, history: Sequence[int]) -> Floats:
-        return self._ready.log_next(history)
+    def next_logprobs(self, history: Sequence[int]) -> Floats:
+        return self._scorer.next_logprobs(history)
 
     def triggered_by(self, word: str) -> list[tuple[str, float]]:
-        """The words that a word triggers, with their weights, the strongest first."""
-        size = self.weights.single.size
-        row = size + self.tokenizer.id(word)
-        features = range(int(self.weights.first[row]), int(self.weights.first[row + 1]))
+        """The words triggered by a word and their weights, in descending order."""
+        context = self.weights.unigrams.size + self.tokenizer.id(word)
+        features = range(int(self.weights.first[context]), int(self.weights.first[context + 1]))
         found = [(self.tokenizer.vocabulary[self.weights.words[k]], float(self.weights.weights[k])) for k in features]
         return sorted(found, key=lambda pair: -pair[1])
 
 
-class Ready:
-    """Weights made ready for use: their exponentials, and the sum of those of the words by themselves."""
+class MaxentScorer:
+    """The exponentials of the weights, ready for scoring."""
 
     def __init__(self, weights: MaxentWeights, window: int) -> None:
         self.window = window
         self.pairs = weights.pairs
-        self.vocabulary = weights.single.size
-        self.rows = Rows(weights.first, weights.words)
-        self.plain, self.factors = np.exp(weights.single), np.exp(weights.weights)
-        self.total = float(self.plain.sum())
+        self.vocab_size = weights.unigrams.size
+        self.index = (weights.first, weights.words)
+        self.unigrams, self.factors = np.exp(weights.unigrams), np.exp(weights.weights)
+        self.total = float(self.unigrams.sum())
 
-    def log_tokens(self, stream: Stream, threads: int | None = None) -> Floats:
-        """The log-probability of every id of a stream."""
-        places, out = self._places(stream), np.empty(stream.ids.size)
-
-        def log_parcel(begin: int) -> None:
-            self._log(begin, min(begin + _PARCEL, out.size), stream, places, out, np.empty(0))
-
-        with ThreadPoolExecutor(cores(threads)) as executor:
-            list(executor.map(log_parcel, range(0, out.size, _PARCEL)))
+    def token_logprobs(self, stream: TokenStream, threads: int | None = None) -> Floats:
+        out = np.empty(stream.ids.size)
+        score = self._block_scorer(stream, out, np.empty(0))
+        list(in_order(lambda begin: score(begin, min(begin + _BLOCK, out.size)), range(0, out.size, _BLOCK), threads))
         return out
 
-    def log_next(self, history: Sequence[int]) -> Floats:
-        """The log-probability of every word after a history."""
-        stream = going_on_stream(history[-max(self.window, 3) :])
-        last, whole = stream.ids.size - 1, np.empty(self.vocabulary)
-        self._log(last, last + 1, stream, self._places(stream), np.empty(last + 1), whole)
-        return whole
+    def next_logprobs(self, history: Sequence[int]) -> Floats:
+        stream = history_stream(history[-max(self.window, 3) :])
+        last, distribution = stream.ids.size - 1, np.empty(self.vocab_size)
+        self._block_scorer(stream, np.empty(last + 1), distribution)(last, last + 1)
+        return distribution
 
-    def _places(self, stream: Stream) -> Places:
-        return places_of(stream, self.rows, self.pairs, self.vocabulary, self.window)
+    def _block_scorer(self, stream: TokenStream, out: Floats, distribution: Floats) -> Callable[[int, int], None]:
+        """A function of `begin` and `end` that fills `out` there, and `distribution` at the last position."""
+        active = find_active_features(stream, self.index, self.pairs, self.vocab_size, self.window)
+        model = self.index, self.factors, self.unigrams, self.total
 
-    def _log(self, begin: int, end: int, stream: Stream, places: Places, out: Floats, whole: Floats) -> None:
-        weighed = self.factors, self.plain, self.total
-        kernels.log_places(begin, end, stream.ids, tuple(places), tuple(self.rows), *weighed, out, whole)
+        def score(begin: int, end: int) -> None:
+            kernels.score_positions(begin, end, stream.ids, tuple(active), *model, out, distribution)
+
+        return score
 
 
 def train_maxent(
-    recipe: MaxentRecipe, stream: Stream, heldout: Stream | None, vocabulary: int, threads: int | None = None
+    recipe: MaxentRecipe, stream: TokenStream, heldout: TokenStream | None, vocab_size: int, threads: int | None = None
 ) -> tuple[MaxentWeights, dict[str, Any]]:
-    """The weights that make the stream likeliest under the prior, and a report: its `prior`, features and triggers."""
+    """The weights with the highest likelihood under the prior, and a report on the prior, features and triggers."""
     tried: dict[float, float] = {}
     prior = recipe.prior
     if prior is None:
-        prior, tried = choose_prior(recipe, stream, heldout, vocabulary, threads)
-    weights, report = fit_weights(replace(recipe, prior=prior), stream, vocabulary, threads)
+        prior, tried = choose_prior(recipe, stream, heldout, vocab_size, threads)
+    weights, report = fit_weights(replace(recipe, prior=prior), stream, vocab_size, threads)
     report |= {"prior": prior, "tried": tried}
     if heldout is not None and heldout.ids.size:
         report["heldout_perplexity"] = _perplexity(weights, recipe.window, heldout, threads)
@@ -212,22 +185,22 @@ def train_maxent(
 
 
 def choose_prior(
-    recipe: MaxentRecipe, stream: Stream, heldout: Stream | None, vocabulary: int, threads: int | None
+    recipe: MaxentRecipe, stream: TokenStream, heldout: TokenStream | None, vocab_size: int, threads: int | None
 ) -> tuple[float, dict[float, float]]:
-    """The variance with which a sample of the text foretells held-out text best, and the perplexities of all tried.
+    """The variance with the lowest held-out perplexity of a model of a sample, and the perplexities of all tried.
 
-    Without held-out text, the last tenth of the sentences is used. The best variance hardly depends on how much text
-    there is (Chen and Rosenfeld, 2000), so a sample will do, if less is asked of its features' counts.
+    Without held-out text, the last tenth of the sentences is held out. The best variance hardly depends on the size of
+    the text (Chen and Rosenfeld, 2000), so a sample is enough, with the minimum count scaled to its size.
     """
-    sentences = stream.fresh.size
+    sentences = stream.starts_document.size
     if heldout is None or not heldout.ids.size:
         kept = sentences - max(1, sentences // 10)
-        heldout, stream = _part(stream, kept, sentences), _part(stream, 0, kept)
-    sample, heldout = _beginning(stream, _SAMPLE), _beginning(heldout, _SAMPLE // 2)
+        heldout, stream = _select_sentences(stream, kept, sentences), _select_sentences(stream, 0, kept)
+    sample, heldout = _first_tokens(stream, _SAMPLE_TOKENS), _first_tokens(heldout, _SAMPLE_TOKENS // 2)
     if not sample.ids.size or not heldout.ids.size:
-        return _USUAL, {}
-    least = max(1, round(recipe.min_count * sample.ids.size / stream.ids.size))
-    recipe = replace(recipe, min_count=least, rounds=min(recipe.rounds, _TRIAL_ROUNDS))
+        return _DEFAULT_PRIOR, {}
+    min_count = max(1, round(recipe.min_count * sample.ids.size / stream.ids.size))
+    recipe = replace(recipe, min_count=min_count, iterations=min(recipe.iterations, _TRIAL_ITERATIONS))
     tried: dict[float, float] = {}
 
     def perplexity(number: int) -> float:
@@ -235,11 +208,11 @@ def choose_prior(
             return float("inf")
         prior = PRIORS[number]
         if prior not in tried:
-            weights, _ = fit_weights(replace(recipe, prior=prior), sample, vocabulary, threads)
+            weights, _ = fit_weights(replace(recipe, prior=prior), sample, vocab_size, threads)
             tried[prior] = _perplexity(weights, recipe.window, heldout, threads)
         return tried[prior]
 
-    best = PRIORS.index(_USUAL)
+    best = PRIORS.index(_DEFAULT_PRIOR)
     for step in (1, -1):
         while perplexity(best + step) < perplexity(best):
             best += step
@@ -247,52 +220,52 @@ def choose_prior(
 
 
 def fit_weights(
-    recipe: MaxentRecipe, stream: Stream, vocabulary: int, threads: int | None
+    recipe: MaxentRecipe, stream: TokenStream, vocab_size: int, threads: int | None
 ) -> tuple[MaxentWeights, dict[str, Any]]:
-    """The weights under the prior of the recipe; the likelihood is concave, so there is one best answer.
+    """The weights with the highest likelihood under the recipe's prior, and a report; the likelihood is concave.
 
-    L-BFGS takes the weights divided by a scale that makes features of all frequencies bend the likelihood about
-    equally: without it, it needs more than ten times as many rounds.
+    L-BFGS runs on scaled weights, so that features of all frequencies have about the same curvature: without scaling it
+    needs more than ten times as many iterations.
     """
     from scipy.optimize import minimize  # type: ignore[import-untyped]
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    prior = _USUAL if recipe.prior is None else float(recipe.prior)
-    features = find_features(recipe, stream, vocabulary, threads)
+    prior = _DEFAULT_PRIOR if recipe.prior is None else float(recipe.prior)
+    features = find_features(recipe, stream, vocab_size, threads)
     with (
-        progress("fitting weights", total=recipe.rounds, unit="rounds") as advance,
+        progress("fitting weights", total=recipe.iterations, unit="iterations") as advance,
         threadpool_limits(1, user_api="blas"),  # whose dot products would depend on the number of cores
-        Likelihood(features, stream, recipe.window, prior, threads) as likelihood,
     ):
-        scale = (likelihood.observed + 1 / prior) ** _CONDITION
+        likelihood = Likelihood(features, stream, recipe.window, prior, threads)
+        scale = (likelihood.observed + 1 / prior) ** _SCALING
 
         def cost(scaled: Floats) -> tuple[float, Floats]:
-            value, slope = likelihood(scaled * scale)
+            value, gradient = likelihood(scaled * scale)
             advance(1)
-            return value, slope * scale
+            return value, gradient * scale
 
-        options = {"maxfun": recipe.rounds - 1, "maxiter": recipe.rounds, "ftol": _TOLERANCE, "gtol": 0.0}
+        options = {"maxfun": recipe.iterations - 1, "maxiter": recipe.iterations, "ftol": _TOLERANCE, "gtol": 0.0}
         found = minimize(cost, likelihood.start() / scale, jac=True, method="L-BFGS-B", options=options)
     weights = np.asarray(found.x * scale)
-    single = weights[:vocabulary].copy()
-    single[list(NEVER_PREDICTED)] = -np.inf
+    unigrams = weights[:vocab_size].copy()
+    unigrams[list(NEVER_PREDICTED)] = -np.inf
     report = features.report() | {
-        "rounds": int(found.nfev),
+        "iterations": int(found.nfev),
         "perplexity": float(np.exp((found.fun - likelihood.penalty(weights)) / max(stream.ids.size, 1))),
     }
-    return MaxentWeights(single, features.pairs, features.first, features.words, weights[vocabulary:]), report
+    return MaxentWeights(unigrams, features.pairs, features.first, features.words, weights[vocab_size:]), report
 
 
-def _part(stream: Stream, begin: int, end: int) -> Stream:
-    """Some sentences of a stream."""
+def _select_sentences(stream: TokenStream, begin: int, end: int) -> TokenStream:
     bounds = stream.bounds[begin : end + 1]
-    return Stream(stream.ids[bounds[0] : bounds[-1]], bounds - bounds[0], stream.fresh[begin:end])
+    return TokenStream(stream.ids[bounds[0] : bounds[-1]], bounds - bounds[0], stream.starts_document[begin:end])
 
 
-def _beginning(stream: Stream, tokens: int) -> Stream:
-    """The first sentences of a stream, with at most so many tokens but never none."""
-    return _part(stream, 0, min(stream.fresh.size, max(1, int(np.searchsorted(stream.bounds, tokens, "right")) - 1)))
+def _first_tokens(stream: TokenStream, tokens: int) -> TokenStream:
+    """The first sentences of a stream, with at most this many tokens but at least one sentence."""
+    sentences = max(1, int(np.searchsorted(stream.bounds, tokens, "right")) - 1)
+    return _select_sentences(stream, 0, min(stream.starts_document.size, sentences))
 
 
-def _perplexity(weights: MaxentWeights, window: int, stream: Stream, threads: int | None) -> float:
-    return float(np.exp(-Ready(weights, window).log_tokens(stream, threads).mean()))
+def _perplexity(weights: MaxentWeights, window: int, stream: TokenStream, threads: int | None) -> float:
+    return float(np.exp(-MaxentScorer(weights, window).token_logprobs(stream, threads).mean()))

@@ -1,4 +1,4 @@
-"""Training n-gram models: count, smooth, prune, pack."""
+"""Training n-gram models: smoothing, estimation, pruning and quantisation of counted n-grams."""
 
 from __future__ import annotations
 
@@ -9,26 +9,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firth.counts.church_gale import church_gale
 from firth.counts.counting import count_store
-from firth.counts.estimate import Table, estimate, renormalise
-from firth.counts.ngram import NO_STEPS, NgramModel, Steps, falls_flat
-from firth.counts.packing import PackedCounts
-from firth.counts.prune import keep_nodes, stolcke, with_least_counts
-from firth.counts.quantise import quantise
+from firth.counts.estimate import BackoffTable, dequantise, estimate, prune, quantise, renormalise
+from firth.counts.ngram import NO_CHURCH_GALE, ChurchGaleTable, NgramModel, backs_off_to_uniform
+from firth.counts.parameters import church_gale
 from firth.counts.recipe import NgramRecipe
-from firth.counts.room import Room
-from firth.counts.smoothing import make_plan
-from firth.counts.trie import Trie, predictable
+from firth.counts.smoothing import plan_smoothing
+from firth.counts.trie import ArrayAllocator, PackedCounts, Trie, pack_counts, predictable_words
 from firth.errors import RecipeError
+from firth.lm.language_model import UnknownWordModel
 from firth.text.corpus import read_corpus
 from firth.text.layout import Layout
 from firth.tokens.build import open_store
-from firth.tokens.spelling import Spelling
-from firth.tokens.tokenizer import MASK, Tokenizer
+from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
 from firth.tokens.train import train_tokenizer
 
-_LARGE = 8_000_000  # n-grams beyond which auto precision is float32
+_FLOAT32_NGRAMS = 8_000_000  # n-grams beyond which precision=auto is float32
 
 
 def train_ngram(
@@ -40,83 +36,57 @@ def train_ngram(
     heldout: Trie | None = None,
     seed: int = 0,
     threads: int | None = None,
-    room: Room | None = None,
+    allocator: ArrayAllocator | None = None,
     consume: bool = False,
 ) -> NgramModel:
-    """The model that a recipe makes of counted n-grams; `heldout` text decides free parameters where it is given.
-
-    With `consume` the trie's counts may be overwritten: the model keeps them packed.
-    """
+    """The model of counted n-grams, with parameters fitted to `heldout`; `consume` allows overwriting the counts."""
     if recipe.smoothing == "imported":
         raise RecipeError(
             "an imported model is not trained: bring it in with firth import arpa, or choose a smoothing."
         )
-    mask = predictable(trie.vocabulary, recipe.vocabulary == "open")
-    steps = NO_STEPS
+    mask = predictable_words(trie.vocab_size, recipe.vocabulary == "open")
+    words = int(mask.sum())
+    unknown_word_model = train_unknown_word_model(tokenizer, trie)
+    buckets = NO_CHURCH_GALE
     if recipe.smoothing == "church-gale":
-        spelling = learn_spelling(tokenizer, trie)
-        table, found, parameters = church_gale(trie, mask)
-        steps = Steps(*found)
+        (logp, bow), found, parameters = church_gale(trie, mask)
+        table, buckets = BackoffTable(logp, bow), ChurchGaleTable(*found)
     else:
-        spelling = learn_spelling(tokenizer, trie)
-        packed = PackedCounts.of(trie.counts)
-        plan = make_plan(trie, recipe, int(mask.sum()), heldout, seed, room, consume)
+        packed = PackedCounts(*pack_counts(trie.counts).values())
+        plan = plan_smoothing(trie, recipe, words, heldout, seed, allocator, consume)
         trie = replace(trie, counts=packed)
-        large = recipe.precision == "float32" or (recipe.precision == "auto" and trie.words.size > _LARGE)
-        table = estimate(trie, plan, mask, large, threads, room)
+        is_large = recipe.precision == "auto" and trie.words.size > _FLOAT32_NGRAMS
+        table = estimate(trie, plan, mask, is_large or recipe.precision == "float32", threads, allocator)
         parameters = dict(plan.parameters)
         del plan
-    trie, table = _prune(recipe, trie, table, 1 / int(mask.sum()), threads)
-    books = np.zeros((0, 0))
+    uniform = 1 / words if backs_off_to_uniform(recipe) else 0.0
+    trie, table = prune(recipe, trie, table, uniform, threads)
+    codebooks = np.zeros((0, 0))
     if recipe.precision == "8bit":
-        codes, books = quantise(trie, table.logp)
-        exact = np.concatenate([books[n - 1][codes[trie.level(n)]] for n in range(1, trie.order + 1)])
-        flat = 1 / int(mask.sum()) if falls_flat(recipe) else 0.0
-        bow = table.bow if recipe.smoothing == "stupid" else renormalise(trie, exact, flat, threads)
-        parameters["quantised_perplexity_ratio"] = _loss(trie, table.logp, exact)
-        table = Table(codes, bow)
+        codes, codebooks = quantise(trie, table.logp)
+        rounded = dequantise(trie, codes, codebooks)
+        bow = table.bow if recipe.smoothing == "stupid" else renormalise(trie, rounded, uniform, threads)
+        parameters["quantised_perplexity_ratio"] = _perplexity_ratio(trie, table.logp, rounded)
+        table = BackoffTable(codes, bow)
     return NgramModel(
-        recipe, tokenizer, layout, trie, table.logp, table.bow, spelling,
-        books=books, steps=steps, parameters=parameters,
+        recipe, tokenizer, layout, trie, table.logp, table.bow, unknown_word_model,
+        codebooks=codebooks, church_gale=buckets, parameters=parameters,
     )  # fmt: skip
 
 
-def _prune(recipe: NgramRecipe, trie: Trie, table: Table, flat: float, threads: int | None) -> tuple[Trie, Table]:
-    """Drops n-grams by their counts, then by how little they matter; what is left sums to one again."""
-    least = recipe.least_counts()
-    if max(least) == 1 and not recipe.prune:
-        return trie, table
-    if recipe.smoothing == "church-gale":
-        raise RecipeError("church-gale models cannot be pruned: leave min_counts and prune out.")
-    flat = flat if falls_flat(recipe) else 0.0
-    if max(least) > 1:
-        trie, table = _drop(recipe, trie, table, with_least_counts(trie, least), flat, threads)
-    if recipe.prune:
-        trie, table = _drop(recipe, trie, table, stolcke(trie, table, recipe.prune), flat, threads)
-    return trie, table
-
-
-def _drop(
-    recipe: NgramRecipe, trie: Trie, table: Table, kept: npt.NDArray[np.bool_], flat: float, threads: int | None
-) -> tuple[Trie, Table]:
-    old = table.bow[kept[: table.bow.size]]
-    trie, logp = keep_nodes(trie, kept, table.logp)
-    return trie, Table(logp, old if recipe.smoothing == "stupid" else renormalise(trie, logp, flat, threads))
-
-
-def _loss(trie: Trie, before: npt.NDArray[Any], after: npt.NDArray[Any]) -> float:
-    """By what factor the perplexity of the longest n-grams of the training text has grown."""
+def _perplexity_ratio(trie: Trie, before: npt.NDArray[Any], after: npt.NDArray[Any]) -> float:
+    """The factor by which quantisation raises the training perplexity of the longest n-grams."""
     level = trie.level(trie.order)
     counts = np.asarray(trie.counts[level], dtype=np.float64)
-    worth = np.isfinite(before[level]) & (counts > 0)
-    gap = (before[level][worth].astype(np.float64) - after[level][worth]) @ counts[worth]
-    return float(np.exp(gap / counts.sum()))
+    counted = np.isfinite(before[level]) & (counts > 0)
+    gap = (before[level][counted].astype(np.float64) - after[level][counted]) @ counts[counted]
+    return float(np.exp(gap / counts.sum())) if counts.any() else 1.0
 
 
-def learn_spelling(tokenizer: Tokenizer, trie: Trie) -> Spelling:
-    """How unknown words are spelt, learnt from those that occur once."""
+def train_unknown_word_model(tokenizer: Tokenizer, trie: Trie) -> UnknownWordModel:
+    """The character model of unknown words, trained on the words that occur once."""
     once = np.flatnonzero(np.asarray(trie.counts[trie.level(1)]) == 1)
-    return Spelling.train(tokenizer.vocabulary[word] for word in once.tolist() if word > MASK)
+    return UnknownWordModel.train(tokenizer.vocabulary[word] for word in once.tolist() if word >= FIRST_WORD)
 
 
 def train_on_sentences(sentences: Sequence[str], recipe: NgramRecipe) -> NgramModel:

@@ -1,7 +1,7 @@
-"""Numba kernels that write rows of tokens.
+"""Numba kernels that fill the arrays of a batch.
 
-They fill arrays of (rows, places): ids, `words` (whether a word begins), `parts` of the row, `positions` in the part
-and `segments`. What they do not write stays as it was.
+The arrays have the shape (rows, length): ids, `starts` (whether a word begins), `sequence_ids`, `position_ids` in the
+sequence, and `segments`. Padding is left as it was.
 """
 # mypy: disable-error-code="untyped-decorator"
 
@@ -12,22 +12,25 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-END_ID = 3  # literal, because kernels are compiled; `rows` checks it
+END_ID = 3  # a literal, since kernels are compiled; checked in `rows`
 
 
 @njit(cache=True, nogil=True)
-def _stream_begin(document: Any, sentences: Any, documents: Any) -> Any:
-    """Where a document begins in the stream `EOS s1 EOS s2 EOS`: with an end a sentence and one more a document."""
-    return sentences[documents[document]] + documents[document] + document
+def _document_begin(document: Any, ends: Any, sentences: Any, documents: Any) -> Any:
+    """The offset of a document in the tokens or, with `ends` = 1, in the stream `EOS s1 EOS s2 EOS`.
+
+    The stream has one EOS a sentence and one more a document.
+    """
+    return sentences[documents[document]] + ends * (documents[document] + document)
 
 
 @njit(cache=True, nogil=True)
-def _stream_document(place: Any, sentences: Any, documents: Any) -> Any:
-    """The document that a place of the stream is in."""
+def _document_at(offset: Any, ends: Any, sentences: Any, documents: Any) -> Any:
+    """The document at an offset of the tokens or, with `ends` = 1, of the stream."""
     low, high = 0, documents.size - 1
     while high - low > 1:
         middle = (low + high) // 2
-        if _stream_begin(middle, sentences, documents) <= place:
+        if _document_begin(middle, ends, sentences, documents) <= offset:
             low = middle
         else:
             high = middle
@@ -35,12 +38,12 @@ def _stream_document(place: Any, sentences: Any, documents: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _stream_sentence(place: Any, document: Any, sentences: Any, documents: Any) -> Any:
-    """The sentence of a document that a place of the stream is in, its end included."""
+def _stream_sentence(offset: Any, document: Any, sentences: Any, documents: Any) -> Any:
+    """The sentence of a document at an offset of the stream; its EOS belongs to it."""
     low, high = documents[document], documents[document + 1]
     while high - low > 1:
         middle = (low + high) // 2
-        if sentences[middle] + middle + document + 1 <= place:
+        if sentences[middle] + middle + document + 1 <= offset:
             low = middle
         else:
             high = middle
@@ -49,61 +52,48 @@ def _stream_sentence(place: Any, document: Any, sentences: Any, documents: Any) 
 
 @njit(cache=True, nogil=True)
 def fill_stream(
-    tokens: Any, starts: Any, sentences: Any, documents: Any, begins: Any, counts: Any, overlap: Any, ids: Any,
-    words: Any, parts: Any, positions: Any,
+    tokens: Any, word_starts: Any, sentences: Any, documents: Any, begins: Any, counts: Any, overlap: Any, ids: Any,
+    starts: Any, sequence_ids: Any, position_ids: Any,
 ) -> Any:  # fmt: skip
-    """Writes `counts` places of the stream from each of `begins`, over its end too; returns how many tokens of text.
+    """Write `counts` tokens of the circular stream from each of `begins`; the number of tokens of text.
 
-    With `overlap` the first token of a row is not counted, because the row before has it, too.
+    With `overlap` the first token of a row is not counted, since it is also the last of the row before.
     """
     text = 0
     for row in range(begins.size):
-        document = _stream_document(begins[row], sentences, documents)
-        opens = begins[row] == _stream_begin(document, sentences, documents)
+        document = _document_at(begins[row], 1, sentences, documents)
+        is_opening = begins[row] == _document_begin(document, 1, sentences, documents)
         sentence = _stream_sentence(begins[row], document, sentences, documents)
-        token = sentences[sentence] if opens else begins[row] - sentence - document - 1
-        if overlap and not opens and token < sentences[sentence + 1]:
+        token = sentences[sentence] if is_opening else begins[row] - sentence - document - 1
+        if overlap and not is_opening and token < sentences[sentence + 1]:
             text -= 1
-        part, position = 0, 0
-        for place in range(counts[row]):
-            parts[row, place], positions[row, place] = part, position
+        sequence, position = 0, 0
+        for offset in range(counts[row]):
+            sequence_ids[row, offset], position_ids[row, offset] = sequence, position
             position += 1
-            if opens:
-                ids[row, place] = END_ID
-                opens = False
+            if is_opening:
+                ids[row, offset] = END_ID
+                is_opening = False
             elif token < sentences[sentence + 1]:
-                ids[row, place], words[row, place] = tokens[token], starts[token]
+                ids[row, offset], starts[row, offset] = tokens[token], word_starts[token]
                 token += 1
                 text += 1
             else:
-                ids[row, place] = END_ID
+                ids[row, offset] = END_ID
                 sentence += 1
                 if sentence == documents[document + 1]:
                     document = (document + 1) % (documents.size - 1)
-                    sentence, opens = documents[document], True
-                    part, position = part + 1, 0
+                    sentence, is_opening = documents[document], True
+                    sequence, position = sequence + 1, 0
                 token = sentences[sentence]
     return text
 
 
 @njit(cache=True, nogil=True)
-def _next_document(token: Any, sentences: Any, documents: Any) -> Any:
-    """The first document that begins after a token."""
-    low, high = 0, documents.size - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if sentences[documents[middle]] <= token:
-            low = middle
-        else:
-            high = middle
-    return high
+def measure(begins: Any, ends: Any, crosses_documents: Any, sentences: Any, documents: Any) -> Any:
+    """The length of each sequence: its tokens, the opening token, and EOS after each segment that is not empty.
 
-
-@njit(cache=True, nogil=True)
-def measure(begins: Any, ends: Any, over: Any, sentences: Any, documents: Any) -> Any:
-    """Places that each sequence takes: its tokens, one before them, one after each segment that is not empty.
-
-    With `over` there is one more wherever a document begins inside.
+    With `crosses_documents` there is one more EOS where a document begins within it.
     """
     lengths = np.ones(len(begins), dtype=np.int64)
     for sequence in range(len(begins)):
@@ -112,8 +102,8 @@ def measure(begins: Any, ends: Any, over: Any, sentences: Any, documents: Any) -
             if begin == end:
                 continue
             lengths[sequence] += end - begin + 1
-            if over:
-                document = _next_document(begin, sentences, documents)
+            if crosses_documents:
+                document = _document_at(begin, 0, sentences, documents) + 1
                 while sentences[documents[document]] < end:
                     lengths[sequence] += 1
                     document += 1
@@ -122,34 +112,36 @@ def measure(begins: Any, ends: Any, over: Any, sentences: Any, documents: Any) -
 
 @njit(cache=True, nogil=True)
 def fill_sequences(
-    tokens: Any, starts: Any, sentences: Any, documents: Any, begins: Any, ends: Any, over: Any, opening: Any,
-    bounds: Any, members: Any, rows: Any, ids: Any, words: Any, parts: Any, positions: Any, segments: Any,
+    tokens: Any, word_starts: Any, sentences: Any, documents: Any, begins: Any, ends: Any, crosses_documents: Any,
+    opening: Any, bounds: Any, members: Any, rows: Any, ids: Any, starts: Any, sequence_ids: Any, position_ids: Any,
+    segments: Any,
 ) -> Any:  # fmt: skip
-    """Writes the sequences of rows, each as a part; returns how many tokens of text."""
+    """Write the sequences of rows; the number of tokens of text."""
     text = 0
     for index in range(rows.size):
-        place, row = 0, rows[index]
+        offset, row = 0, rows[index]
         for member in range(bounds[row], bounds[row + 1]):
-            sequence, first = members[member], place
-            ids[index, place] = opening
-            place += 1
+            sequence, first = members[member], offset
+            ids[index, offset] = opening
+            offset += 1
             for segment in range(begins.shape[1]):
                 begin, end = begins[sequence, segment], ends[sequence, segment]
                 if begin == end:
                     continue
-                document = _next_document(begin, sentences, documents) if over else documents.size - 1
-                segment_begin = place
+                document = _document_at(begin, 0, sentences, documents) + 1 if crosses_documents else documents.size - 1
+                segment_begin = offset
                 for token in range(begin, end):
                     if token == sentences[documents[document]]:
-                        ids[index, place] = END_ID
-                        place += 1
+                        ids[index, offset] = END_ID
+                        offset += 1
                         document += 1
-                    ids[index, place], words[index, place] = tokens[token], starts[token]
-                    place += 1
-                ids[index, place] = END_ID
-                place += 1
-                segments[index, segment_begin:place] = segment
+                    ids[index, offset], starts[index, offset] = tokens[token], word_starts[token]
+                    offset += 1
+                ids[index, offset] = END_ID
+                offset += 1
+                segments[index, segment_begin:offset] = segment
                 text += end - begin
-            for each in range(first, place):
-                parts[index, each], positions[index, each] = member - bounds[row], each - first
+            for position in range(first, offset):
+                sequence_ids[index, position] = member - bounds[row]
+                position_ids[index, position] = position - first
     return text

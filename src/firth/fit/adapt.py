@@ -1,11 +1,10 @@
-"""Going on with new text: what a domain adds to what was trained."""
+"""Further training on new text, such as that of a domain."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,26 +13,32 @@ from firth.artifact.models import load, save
 from firth.counts.ngram import NgramModel
 from firth.errors import AbilityError, BudgetError, RecipeError
 from firth.files import require_free
-from firth.fit.algebra import change_counts, describe_change, is_model, require_whole, share_of_model, share_of_text
-from firth.fit.budget import Budget
 from firth.fit.checkpoints import require_place
+from firth.fit.count_arithmetic import (
+    change_counts,
+    describe_change,
+    is_model,
+    model_counts,
+    require_complete,
+    text_counts,
+)
 from firth.fit.counts import count_metrics
-from firth.fit.train import Run, Text, open_corpus, store_counts, token_metrics
+from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, open_corpus
+from firth.fit.train import token_metrics
 from firth.fit.vectors import adapt_vectors
-from firth.nets.recipe import NetRecipe
 from firth.recipes.values import override
 from firth.text.corpus import Corpus
 from firth.tokens.build import open_store
-from firth.tokens.extend import extend_tokenizer
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import Tokenizer
+from firth.tokens.train import extend_tokenizer
 from firth.vectors.model import VectorModel
 from firth.vectors.recipe import Word2vecRecipe
 
-_FREE = ("epochs", "learning_rate", "mode", "subsample", "negatives", "window")
-_FIXED = ("tokenizer", "embedding", "encoder", "visibility", "output")
-_OPEN = ("objectives", "masking", "rows.format", "learning")
-_GROWTH = 1.25  # how much larger a vocabulary becomes if nothing else is said
+_VECTOR_FIELDS = ("epochs", "lr", "mode", "subsample", "negatives", "window")  # that may be changed
+_NET_FIELDS = ("objectives", "masking", "sequence.format", "learning", "tokenizer.vocab_size")  # that may be changed
+_FIXED_NET_FIELDS = ("tokenizer", "embedding", "encoder", "visibility", "output")
+_GROWTH = 1.25  # factor by which a vocabulary grows by default
 
 
 def adapt(
@@ -51,12 +56,12 @@ def adapt(
     encoding: str | None = None,
     layout: str = "auto",
 ) -> Any:
-    """The model after more training on the corpora, saved in the folder `out`.
+    """The model after further training on the corpora, saved in the folder `out`.
 
-    A tokenizer's vocabulary grows, by a quarter or to `vocab_size`; the ids of its old tokens stay. An n-gram model
-    becomes exactly the one that training on all the text would give: texts and other models' counts are added, and with
-    `remove` taken away again. Skip-gram, CBOW and fastText vectors go on learning, with the new text's new words. Nets
-    go on from their weights, with their tokens, for as long as `budget` says; with `resume` after an interruption.
+    The vocabulary of a tokenizer grows by a quarter or to `vocab_size`; the ids of its tokens stay. An n-gram model
+    becomes exactly the one that training on all the text would give: texts and counts of other models are added, and
+    with `remove` subtracted. Skip-gram, CBOW and fastText vectors are trained further, with new words. Networks are
+    trained further with the same tokens as long as `budget` allows; `resume` continues an interrupted run.
     """
     artifact = open_artifact(Path(model))
     if artifact.manifest.kind == "nets":
@@ -76,126 +81,75 @@ def adapt(
 
     if isinstance(old, NgramModel):
         given = [*((one, 1) for one in (*corpora, *add)), *((one, -1) for one in remove)]
-        return _change(artifact, old, given, Path(out), read, valid, settings, threads)
+        return _adapt_counts(artifact, old, given, Path(out), read, valid, settings, threads)
     if add or remove:
         raise AbilityError(
             f"{model} ({artifact.manifest.name}) holds no counts to add to: name a corpus without --add."
         )
-    if artifact.manifest.kind == "nets":
-        found = read(corpora, layout)
-        held_out = None if valid is None else read((valid,), found.layout)
-        run = Run(
-            corpus=found,
-            valid=held_out,
-            tokenizer=old.tokenizer,
-            budget=Budget.parse(budget) if budget else None,
-            seed=artifact.manifest.seed,
-            threads=threads,
-            out=Path(out),
-            resume=resume,
-            settings=settings,
-            start=artifact.manifest.files["model.safetensors"].sha256,
-        )
-        return _go_on(artifact, old, run)
-    if isinstance(old, VectorModel) and isinstance(old.recipe, Word2vecRecipe):
-        return _learn_on(artifact, old, read(corpora, layout), Path(out), settings, threads)
-    if not isinstance(old, Tokenizer):
-        raise AbilityError(f"{model} ({artifact.manifest.name}) cannot go on training: train it on all the text.")
-    return _grow(artifact, old, read(corpora, layout), Path(out), settings, threads)
+    is_net = artifact.manifest.kind == "nets"
+    is_word2vec = isinstance(old, VectorModel) and isinstance(old.recipe, Word2vecRecipe)
+    if not (is_net or is_word2vec or isinstance(old, Tokenizer)):
+        raise AbilityError(f"{model} ({artifact.manifest.name}) cannot be trained further: train it on all the text.")
+    corpus = read(corpora, layout)
+    run = TrainingRun(
+        corpus=corpus,
+        valid=read((valid,), corpus.layout) if is_net and valid is not None else None,
+        tokenizer=old.tokenizer,
+        budget=Budget.parse(budget) if budget else None,
+        seed=artifact.manifest.seed,
+        threads=threads,
+        out=Path(out),
+        resume=resume,
+        settings=settings,
+        start=artifact.manifest.files["model.safetensors"].sha256 if is_net else None,
+    )
+    adapt_model = _adapt_net if is_net else _adapt_vectors if is_word2vec else _adapt_tokenizer
+    adapt_model(old, run).save(Path(out), run, artifact.manifest.name, run.seed, {})
+    return load(out, verify=False)
 
 
-def _grow(
-    artifact: Artifact, old: Tokenizer, corpus: Corpus, out: Path, settings: Sequence[str], threads: int | None
-) -> Any:
+def _adapt_tokenizer(old: Tokenizer, run: TrainingRun) -> TrainingResult:
     """A tokenizer with the tokens of a domain added."""
-    wanted = override(old.recipe, settings)
+    wanted = override(old.recipe, run.settings)
     if not isinstance(wanted, TokenizerRecipe) or replace(wanted, vocab_size=old.recipe.vocab_size) != old.recipe:
         raise RecipeError("adapting keeps the kind of tokens: set vocab_size only.")
-    size = wanted.vocab_size if settings else int(len(old) * _GROWTH)
-    started = time.monotonic()
-    grown = extend_tokenizer(old, corpus, size or 0, threads)
-    store = open_store(corpus, grown, threads)
-    before = open_store(corpus, old, threads)
+    size = wanted.vocab_size if run.settings else int(len(old) * _GROWTH)
+    grown = extend_tokenizer(old, run.corpus, size or 0, run.threads)
+    store, before = (open_store(run.corpus, one, run.threads) for one in (grown, old))
     metrics = token_metrics(store, grown) | {
         "added": len(grown) - len(old),
-        "bytes_per_token_before": before.facts.bytes / before.facts.tokens,
-        "unknown_share_before": before.facts.unknown / before.facts.tokens,
+        "bytes_per_token_before": before.info.bytes / before.info.tokens,
+        "unknown_share_before": before.info.unknown / before.info.tokens,
     }
-    save(
-        out,
-        grown,
-        name=artifact.manifest.name,
-        recipe=grown.recipe,
-        budget={"asked": None, "spent": {"seconds": time.monotonic() - started, "tokens": store.facts.tokens}},
-        corpus=corpus.describe() | store_counts(store),
-        seed=artifact.manifest.seed,
-        metrics=metrics,
-    )
-    return load(out, verify=False)
+    return TrainingResult(grown, store, run.spent(store.info.tokens), metrics)
 
 
-def _go_on(artifact: Artifact, old: Any, run: Run) -> Any:
-    """A net after more pre-training on other text, in the same tokens."""
+def _adapt_net(old: Any, run: TrainingRun) -> TrainingResult:
+    """A network after further pre-training, with its tokens or a larger vocabulary."""
+    from firth.fit.backbones import grow_vocabulary
+    from firth.fit.nets import train_net
+    from firth.nets.recipe import NetRecipe
+
     recipe = cast(NetRecipe, override(old.recipe, run.settings))
-    if (
-        recipe.tokenizer
-        == replace(old.recipe.tokenizer, vocab_size=recipe.tokenizer.vocab_size)
-        != old.recipe.tokenizer
-    ):
-        old = import_module("firth.fit.growth").grow(old, run.corpus, recipe.tokenizer.vocab_size or 0, run.threads)
+    tokens = old.recipe.tokenizer
+    if tokens != recipe.tokenizer == replace(tokens, vocab_size=recipe.tokenizer.vocab_size):
+        old = grow_vocabulary(old, run.corpus, recipe.tokenizer.vocab_size or 0, run.threads)
         recipe, run = replace(recipe, tokenizer=old.recipe.tokenizer), replace(run, tokenizer=old.tokenizer)
-    kept = {part: getattr(recipe, part) == getattr(old.recipe, part) for part in _FIXED}
-    if not all(kept.values()):
-        free = ", ".join((*_OPEN, "tokenizer.vocab_size"))
-        raise RecipeError(f"adapting keeps the network: set {free} only, not {_first_false(kept)}.")
-    assert run.out is not None
-    store = open_store(run.corpus, old.tokenizer, run.threads)
-    trained = import_module("firth.fit.nets").train_net(recipe, run, old.tokenizer, store, old)
-    save(
-        run.out,
-        trained.model,
-        name=artifact.manifest.name,
-        recipe=trained.recipe,
-        budget={"asked": run.budget.text if run.budget else None, "spent": dict(trained.spent)},
-        corpus=run.corpus.describe() | store_counts(store),
-        seed=run.seed,
-        metrics=trained.metrics,
-        files=trained.files,
-    )
-    return load(run.out, verify=False)
+    changed = [part for part in _FIXED_NET_FIELDS if getattr(recipe, part) != getattr(old.recipe, part)]
+    if changed:
+        raise RecipeError(f"adapting keeps the network: set {', '.join(_NET_FIELDS)} only, not {changed[0]}.")
+    return train_net(recipe, run, old)
 
 
-def _first_false(found: Mapping[str, bool]) -> str:
-    return next(name for name, true in found.items() if not true)
+def _adapt_vectors(old: VectorModel, run: TrainingRun) -> TrainingResult:
+    """Vectors after further training, with new words."""
+    recipe = cast(Word2vecRecipe, override(old.recipe, run.settings))
+    if replace(recipe, **{name: getattr(old.recipe, name) for name in _VECTOR_FIELDS}) != old.recipe:
+        raise RecipeError(f"adapting keeps the kind of vectors: set {', '.join(_VECTOR_FIELDS)} only.")
+    return adapt_vectors(old, recipe, run)
 
 
-def _learn_on(
-    artifact: Artifact, old: VectorModel, corpus: Corpus, out: Path, settings: Sequence[str], threads: int | None
-) -> Any:
-    """Vectors after more learning, with the vectors of new words."""
-    recipe = override(old.recipe, settings)
-    free = {name: getattr(old.recipe, name) for name in _FREE}
-    if replace(cast(Word2vecRecipe, recipe), **free) != old.recipe:
-        raise RecipeError(f"adapting keeps the kind of vectors: set {', '.join(_FREE)} only.")
-    started = time.monotonic()
-    run = Run(corpus, None, None, None, artifact.manifest.seed, threads)
-    known = len(old.words)
-    old.recipe = recipe
-    result, store = adapt_vectors(old, run)
-    save(
-        out,
-        result.model,
-        name=artifact.manifest.name,
-        recipe=result.model.recipe,
-        budget={"asked": None, "spent": {"seconds": time.monotonic() - started, "tokens": result.tokens}},
-        corpus=corpus.describe() | store_counts(store),
-        seed=artifact.manifest.seed,
-        metrics=result.metrics | {"added": len(result.model.words) - known},
-    )
-    return load(out, verify=False)
-
-
-def _change(
+def _adapt_counts(
     artifact: Artifact,
     old: NgramModel,
     given: Sequence[tuple[Any, int]],
@@ -205,27 +159,27 @@ def _change(
     settings: Sequence[str],
     threads: int | None,
 ) -> Any:
-    """An n-gram model with texts and other models added or taken away."""
+    """An n-gram model with the counts of texts and other models added or subtracted."""
     if settings:
         raise RecipeError("adapting keeps an n-gram model's recipe: train again to change it.")
-    require_whole(old, str(artifact.folder))
+    require_complete(old, str(artifact.folder))
     started = time.monotonic()
-    shares = [
-        share_of_model(Path(one), old, sign)
+    terms = [
+        model_counts(Path(one), old, sign)
         if isinstance(one, str | Path) and is_model(one)
-        else share_of_text(read((one,), old.layout), old, sign, threads)
+        else text_counts(read((one,), old.layout), old, sign, threads)
         for one, sign in given
     ]
     heldout = None if valid is None else read((valid,), old.layout)
-    changed = change_counts(old, shares, heldout=heldout, seed=artifact.manifest.seed, threads=threads)
-    tokens = sum(int(share.facts.get("tokens", 0)) for share in shares)
+    changed = change_counts(old, terms, heldout=heldout, seed=artifact.manifest.seed, threads=threads)
+    tokens = sum(int(term.info.get("tokens", 0)) for term in terms)
     save(
         out,
         changed,
         name=artifact.manifest.name,
         recipe=changed.recipe,
         budget={"asked": None, "spent": {"seconds": time.monotonic() - started, "tokens": tokens}},
-        corpus=describe_change(artifact.manifest.corpus, shares),
+        corpus=describe_change(artifact.manifest.corpus, terms),
         seed=artifact.manifest.seed,
         metrics=count_metrics(changed),
     )

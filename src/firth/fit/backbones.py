@@ -1,4 +1,4 @@
-"""Backbones: whatever a model is, a network that reads its tokens, for a task to be put on."""
+"""Backbones of task models: networks, or word vectors as a network."""
 
 from __future__ import annotations
 
@@ -9,88 +9,118 @@ import numpy as np
 import torch
 
 from firth.errors import AbilityError, RecipeError
-from firth.nets.model import NetModel, load_tensors, make_model, own_tensors
+from firth.lm.language_model import UnknownWordModel
+from firth.nets.model import NetModel, own_tensors
 from firth.nets.network import Vocabulary, build_network
-from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe, OutputRecipe, RowsRecipe
-from firth.tasks.generate import finds_masks
-from firth.tokens.spelling import Spelling
+from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe, OutputRecipe, SequenceRecipe
+from firth.nets.restore import load_tensors, make_model
+from firth.tasks.generate import is_masked_lm
+from firth.text.corpus import Corpus
+from firth.tokens.tokenizer import FIRST_WORD, UNK, Tokenizer
+from firth.tokens.train import extend_tokenizer
 from firth.vectors.model import VectorModel
 
-_SPREAD = 0.1  # of the vectors of words that have none
+_SPREAD = 0.1  # standard deviation of the vectors of words without one
 
 
 def backbone(model: Any) -> NetModel:
-    """The network of a neural model, or one that looks up a table of vectors and nothing else."""
+    """A neural model itself, or word vectors as an embedding network."""
     if isinstance(model, NetModel):
         return model
     if isinstance(model, VectorModel):
-        return table(model)
+        return embedding_network(model)
     raise AbilityError(
-        f"a {type(model).__name__} has neither states nor vectors to build on: fine-tune a network or word vectors, or "
+        f"a {type(model).__name__} has neither hidden states nor vectors: fine-tune a network or word vectors, or "
         "train fasttext-classifier on the labelled texts."
     )
 
 
-def table(model: VectorModel) -> NetModel:
-    """Word vectors as a network without a hidden layer: a state is the vector of its word."""
+def embedding_network(model: VectorModel) -> NetModel:
+    """Word vectors as a network without layers: a hidden state is the vector of its word."""
     tokens = model.tokenizer.vocabulary
     width = model.vectors.shape[1]
     recipe = NetRecipe(
         tokenizer=model.tokenizer.recipe,
         embedding=EmbeddingRecipe(width=width),
         encoder=EncoderRecipe(
-            kind="none", layers=0, width=width, inner=0, heads=1, norm="none", dropout=0.0, attention_dropout=0.0
+            kind="none", layers=0, width=width, ffn_width=0, heads=1, norm="none", dropout=0.0, attention_dropout=0.0
         ),
         output=OutputRecipe(kind="tied"),
-        rows=RowsRecipe(length=512),
+        sequence=SequenceRecipe(length=512),
     )
     counts = np.ones(len(tokens), dtype=np.int64) if model.counts is None else model.counts[: len(tokens)]
     network = build_network(recipe, Vocabulary(tokens, np.maximum(counts, 1)), 0)
     vectors = torch.from_numpy(np.array(model.vectors[: len(tokens)], dtype=np.float32))
-    silent = ~vectors.any(1)
+    missing = ~vectors.any(1)
     generator = torch.Generator().manual_seed(0)
-    vectors[silent] = _SPREAD * torch.randn(int(silent.sum()), width, generator=generator)
+    vectors[missing] = _SPREAD * torch.randn(int(missing.sum()), width, generator=generator)
     with torch.no_grad():
         network.embedding.table.copy_(vectors)
-    return make_model(recipe, network, model.tokenizer, model.layout, Spelling.train([]))
+    return make_model(recipe, network, model.tokenizer, model.layout, UnknownWordModel.train([]))
 
 
-def writer(model: NetModel) -> NetModel:
-    """A network that writes as it has learnt to predict, or the same parameters made causal."""
+def causal_network(model: NetModel) -> NetModel:
+    """The network if it can generate as it was pre-trained, or else its parameters in a causal network."""
     recipe = model.recipe
     if recipe.encoder.kind == "none" or recipe.visibility == "forward+backward":
-        raise AbilityError(
-            "only a network that reads in one direction, or is a Transformer, can write: fine-tune a gpt or a bert."
-        )
-    if "clm" in recipe.names or finds_masks(recipe):
+        raise AbilityError("only a unidirectional network or a Transformer can generate: fine-tune a gpt or a bert.")
+    if "clm" in recipe.names or is_masked_lm(recipe):
         return model
     changed = replace(
         recipe,
-        encoder=replace(recipe.encoder, start="random"),
+        encoder=replace(recipe.encoder, init="random"),
         visibility="causal",
         objectives="clm",
-        rows=replace(recipe.rows, format="sentences"),
+        sequence=replace(recipe.sequence, format="sentences"),
     )
-    return rebuilt(model, changed)
+    return with_recipe(model, changed)
 
 
-def decoder_of(model: NetModel, reader: NetModel) -> NetModel:
-    """The same parameters in a network that writes, if it can be taught to look at the states of another, `reader`."""
+def decoder_network(model: NetModel, encoder: NetModel) -> NetModel:
+    """The parameters of a model in a causal network that can attend to the hidden states of `encoder`."""
     if model.recipe.encoder.kind != "transformer":
-        raise AbilityError(
-            "only a Transformer can look at what another network has read: give a --decoder such as gpt."
-        )
-    if list(model.tokenizer.vocabulary) != list(reader.tokenizer.vocabulary):
+        raise AbilityError("only a Transformer can attend to another network: give a --decoder such as gpt.")
+    if list(model.tokenizer.vocabulary) != list(encoder.tokenizer.vocabulary):
         raise RecipeError(
-            "the decoder has other tokens than the model that reads: train it with --tokenizer and the model's folder."
+            "the decoder has other tokens than the encoder: train it with --tokenizer and the model's folder."
         )
-    return writer(model)
+    return causal_network(model)
 
 
-def rebuilt(model: NetModel, recipe: NetRecipe) -> NetModel:
-    """The same parameters under another recipe, which must ask for just those: another dropout, say."""
+def with_recipe(model: NetModel, recipe: NetRecipe) -> NetModel:
+    """The model with another recipe that has the same parameters: another dropout, say."""
     if recipe == model.recipe:
         return model
-    network = build_network(recipe, model.network.vocabulary, 0, empty=True)
+    network = build_network(recipe, model.network.vocabulary, 0, skip_init=True)
     load_tensors(network, {name: tensor.detach().numpy() for name, tensor in own_tensors(model.network).items()})
-    return make_model(recipe, network, model.tokenizer, model.layout, model.spelling, model.heads)
+    return make_model(recipe, network, model.tokenizer, model.layout, model.unknown_word_model, model.heads)
+
+
+_OUTPUTS = ("full", "tied")  # layers with one row per token
+
+
+def grow_vocabulary(model: NetModel, corpus: Corpus, size: int, threads: int | None = None) -> NetModel:
+    """The model with the tokens of a domain added, up to `size` tokens; predictions of old tokens hardly change."""
+    if model.recipe.output.kind not in _OUTPUTS or model.recipe.embedding.characters:
+        raise AbilityError(
+            f"the vocabulary of a network with output.kind={model.recipe.output.kind} cannot grow: adapt it as it is."
+        )
+    tokenizer = extend_tokenizer(model.tokenizer, corpus, size, threads)
+    pieces = [_pieces(model.tokenizer, token) for token in tokenizer.vocabulary[len(model.tokenizer) :]]
+    counts = np.concatenate([model.counts, np.ones(len(pieces), dtype=np.int64)])
+    recipe = replace(model.recipe, tokenizer=tokenizer.recipe)
+    network = build_network(recipe, Vocabulary(tokenizer.vocabulary, counts), 0)
+    arrays = {name: tensor.detach().numpy() for name, tensor in own_tensors(model.network).items()}
+    for name, tensor in own_tensors(network).items():
+        old = arrays[name]
+        if tuple(tensor.shape) != old.shape:
+            arrays[name] = np.concatenate([old, np.stack([old[ids].mean(0) for ids in pieces])]).astype(old.dtype)
+    load_tensors(network, arrays)
+    return make_model(recipe, network, tokenizer, model.layout, model.unknown_word_model, model.heads)
+
+
+def _pieces(tokenizer: Tokenizer, token: str) -> list[int]:
+    """The ids that a new token was split into before."""
+    text = token.removeprefix("##").replace("▁", " ").replace("Ġ", " ").strip() or token
+    ids = [one for one in tokenizer.encode(text).ids if one >= FIRST_WORD]
+    return ids or [UNK]

@@ -1,10 +1,10 @@
-"""Checkpoints: the state of unfinished training, kept in the folder that the model will be in.
+"""Checkpoints of unfinished training, in the folder of the model.
 
-    DIR/checkpoint/manifest.json            written last: what is being trained, the state, and the file with its digest
-    DIR/checkpoint/state-N.safetensors      the numbers
+    DIR/checkpoint/manifest.json          written last: the identity of the run, its state, and the file with its digest
+    DIR/checkpoint/state-N.safetensors    parameters and optimiser state
 
-A new state is written beside the old one; only then the manifest is replaced and the old state removed. So a program
-that is killed at any moment leaves a whole checkpoint behind.
+A new state is written beside the old one; then the manifest is replaced and the old state removed. So a process that is
+killed at any moment leaves a complete checkpoint.
 """
 
 from __future__ import annotations
@@ -28,44 +28,44 @@ from firth.files import digest_file, require_free, sync, write_file, writing
 from firth.progress import note
 
 _MANIFEST = "manifest.json"
-_EVERY = 30.0  # seconds between checkpoints
-_SHARE = 0.05  # of the time at most that writing them may take
+_INTERVAL = 30.0  # seconds between checkpoints
+_TIME_FRACTION = 0.05  # that writing them may take
 
 
 def is_unfinished(folder: Path) -> bool:
-    """Whether a folder holds training that can be gone on with."""
+    """Whether a folder holds a checkpoint."""
     return (folder / CHECKPOINT / _MANIFEST).is_file()
 
 
 def require_place(folder: Path, resume: bool) -> None:
-    """Raises `OutputError` unless a model can be trained into the folder."""
+    """Raise `OutputError` unless a model can be trained into the folder."""
     if is_unfinished(folder):
         if not resume:
-            raise OutputError(f"{folder} holds unfinished training: go on with --resume, or choose another -o.")
+            raise OutputError(f"{folder} holds unfinished training: continue with --resume, or choose another -o.")
         return
-    shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # one that never got its first state
+    shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # without a complete first state
     require_free(folder)
 
 
 @dataclass
-class Checkpoints:
-    """Keeps the state of a training run; it is a `Keeper`."""
+class CheckpointFolder:
+    """Writes and loads the checkpoints of a run; implements `Checkpointer`."""
 
     folder: Path
     """The folder of the model."""
     identity: Mapping[str, Any]
-    """What is trained: a run goes on only with the same."""
+    """The recipe, text, seed and budget, which a resumed run must have in common."""
     resume: bool
     last: float = field(default_factory=time.monotonic)
-    pause: float = field(default_factory=lambda: _seconds())
+    pause: float = field(default_factory=lambda: _interval())
     number: int = 0
 
     def due(self) -> bool:
-        """Whether it is time to keep the state."""
+        """Whether it is time for a checkpoint."""
         return time.monotonic() - self.last >= self.pause
 
-    def keep(self, arrays: Mapping[str, npt.NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Writes the state, whole or not at all."""
+    def save(self, arrays: Mapping[str, npt.NDArray[Any]], state: Mapping[str, Any]) -> None:
+        """Write a checkpoint atomically."""
         started = time.monotonic()
         folder = self.folder / CHECKPOINT
         with writing(folder):
@@ -81,10 +81,10 @@ class Checkpoints:
                 if old != path:
                     old.unlink()
         self.last = time.monotonic()
-        self.pause = max(_seconds(), (self.last - started) / _SHARE if _seconds() else 0.0)
+        self.pause = max(_interval(), (self.last - started) / _TIME_FRACTION if _interval() else 0.0)
 
-    def kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
-        """What was kept last, if there is something and it is to be gone on with."""
+    def load(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]] | None:
+        """The arrays and state of the last checkpoint, if the run is to be resumed and has one."""
         if not (self.resume and is_unfinished(self.folder)):
             return None
         path = self.folder / CHECKPOINT / _MANIFEST
@@ -100,14 +100,14 @@ class Checkpoints:
         if not state.is_file() or digest_file(state) != fields["sha256"]:
             raise ArtifactError(f"{state} has changed since it was written: remove {path.parent} and train again.")
         self.number = int("".join(filter(str.isdecimal, state.stem)) or 0)
-        note(f"going on with {self.folder}")
+        note(f"resuming {self.folder}")
         return map_tensors(state), fields["state"]
 
 
-def _seconds() -> float:
-    """Seconds between checkpoints: `$FIRTH_CHECKPOINT`, or half a minute."""
+def _interval() -> float:
+    """Seconds between checkpoints: `$FIRTH_CHECKPOINT`, or 30."""
     given = os.environ.get("FIRTH_CHECKPOINT", "")
     try:
-        return float(given) if given else _EVERY
+        return float(given) if given else _INTERVAL
     except ValueError:
         raise RecipeError(f"FIRTH_CHECKPOINT={given!r} must be a number of seconds, such as 30.") from None

@@ -1,10 +1,12 @@
-"""Fine-tuning: a model, a task and labelled examples become a model that does the task."""
+"""Fine-tuning of a model for a task on labelled examples."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,68 +15,44 @@ from typing import Any, cast
 
 import torch
 
-from firth.artifact.folder import Artifact, open_artifact
+from firth.artifact.folder import Artifact, artifact_info, open_artifact
 from firth.artifact.models import load, save
-from firth.errors import CorpusError, RecipeError, near_miss
+from firth.errors import AbilityError, CorpusError, RecipeError, near_miss
 from firth.files import digest_bytes
-from firth.fit.backbones import backbone, decoder_of, rebuilt, writer
-from firth.fit.checkpoints import Checkpoints, require_place
-from firth.fit.curves import CURVE, METRICS, MetricsFile, draw_curve, to_lines
-from firth.fit.linear import LinearTuning, is_plain, require_linear, tune_linear
-from firth.fit.loop import Plan, State
+from firth.fit.adapt import adapt
+from firth.fit.backbones import backbone, causal_network, decoder_network, with_recipe
+from firth.fit.checkpoints import CheckpointFolder, require_place
+from firth.fit.linear import has_no_states, require_linear, train_linear
+from firth.fit.loop import TrainingPlan, TrainingState
 from firth.fit.optimisers import make_optimiser
 from firth.fit.preflight import describe, make_plan
-from firth.fit.session import Session, machine
-from firth.fit.settle import is_free
-from firth.fit.stages import Stage, Stages, documents_of, remove_stages, task_stage
-from firth.fit.train import Text
-from firth.fit.tuning import TaskBatches, TaskLearner
-from firth.fit.tuning_settle import known_labels, labels_of, settle_task
+from firth.fit.resolve import is_unset
+from firth.fit.resolve_task import FinetuneConfig, known_labels, labels_of, resolve_task, with_known_labels
+from firth.fit.run import Text
+from firth.fit.task_training import TaskBatches, TaskTrainingModule
+from firth.fit.trainer import CURVE, METRICS, MetricsFile, Trainer, draw_curve, to_lines, torch_settings
+from firth.metrics.tags import scheme_of
 from firth.nets.model import NetModel
 from firth.nets.network import build_network
-from firth.objectives.objective import make_objectives
+from firth.objectives.registry import make_objectives
 from firth.progress import note
 from firth.recipes.values import recipe_to_json
 from firth.tasks.builtin import builtin_examples
-from firth.tasks.decode import Decode, looking
-from firth.tasks.examples import Example, TagExample
-from firth.tasks.frame import Frame
-from firth.tasks.model import TaskModel
-from firth.tasks.reading import parse_fields, read_items, read_task
+from firth.tasks.examples import Example, TagExample, texts_of
+from firth.tasks.generate import EncoderDecoderTask, with_cross_attention
+from firth.tasks.predictor import Predictor
+from firth.tasks.readers.reader import parse_columns, read_items, read_task
 from firth.tasks.recipe import TASKS, Strategy, TaskName, TaskRecipe
-from firth.tasks.schemes import scheme_of
-from firth.tasks.solver import Solver
-from firth.tasks.tag import words_inside
-from firth.tasks.task import Task, class_weights, make_task
+from firth.tasks.sequences import SequenceBuilder
+from firth.tasks.tag import find_words_per_token
+from firth.tasks.task import Task, TaskModel, class_weights, make_task
 
 Examples = str | Path | Iterable[Any]
-_VALIDATIONS = 20  # at most: one in each pass, or in several
-_TOGETHER = (
-    "tags that mark where something begins and ends are chosen one by one, as Hugging Face does: --set head.crf=true "
-    "chooses those of a sentence together and mostly finds more, above all with a small network"
+_MAX_VALIDATIONS = 20
+_CRF_NOTE = (
+    "tags of spans are predicted independently, as Hugging Face does: --set head.crf=true decodes those of a sentence "
+    "jointly and mostly finds more, above all with a small network"
 )
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """What a fine-tuning is given."""
-
-    task: TaskName
-    train: list[Example]
-    dev: list[Example]
-    out: Path
-    strategy: Strategy | None = None
-    settings: Sequence[str] = ()
-    fields: Sequence[str] = ()
-    seed: int = 0
-    threads: int | None = None
-    resume: bool = False
-    random: bool = False
-    """Begin with new parameters instead of the model's: what was pre-training worth?"""
-    start: str = ""
-    """The digest of the model's weights, and of the decoder's if there is one."""
-    decoder: NetModel | None = None
-    """What writes, if that is not the model itself."""
 
 
 def finetune(
@@ -92,208 +70,109 @@ def finetune(
     resume: bool = False,
     random: bool = False,
     skip_bad: bool = False,
-    fields: Sequence[str] = (),
+    columns: Sequence[str] = (),
     domain: Text | None = None,
     task_text: bool = False,
     budget: str | None = None,
     decoder: str | Path | None = None,
-) -> Solver:
-    """The model after it has learnt a task from labelled examples, saved in the folder `out`.
+) -> Predictor:
+    """The model fine-tuned for a task on labelled examples, saved in the folder `out`.
 
-    `train`, `dev` and `test` are files, or lists of examples as Python has them. The parameters that were best on `dev`
-    are kept. Before that the model goes on with the text of a `domain`, and with `task_text` with that of the examples
-    themselves, each for as long as `budget` says. A model that has neither states nor vectors, such as an n-gram model
-    or a tokenizer, gets a linear baseline on its tokens instead. To generate, the model reads and writes by itself, or
-    a `decoder`, another model with the same tokens, writes and looks at what the model has made of the source.
+    `train`, `dev` and `test` are files or lists of examples. The parameters that are best on `dev` are saved. Before
+    that, the model is pre-trained further on the text of a `domain`, and with `task_text` on that of the training
+    examples, each within `budget`. A model without hidden states or vectors, such as an n-gram model or a tokenizer,
+    gets a linear baseline on its tokens instead. To generate, the model encodes and decodes by itself, or a `decoder`,
+    another model with the same tokens, attends to its hidden states.
     """
     if task not in TASKS:
         raise RecipeError(f"there is no task {task!r}: {near_miss(task, TASKS)}")
     folder = Path(out)
     if resume and (folder / "manifest.json").exists():
         note(f"{folder} is finished already.")
-        return cast(Solver, load(folder))
+        return cast(Predictor, load(folder))
     require_place(folder, resume)
-    name = task
-    read = partial(read_all, name, skip_bad=skip_bad, fields=fields)
-    given = open_artifact(Path(model))
-    if is_plain(given):
+    read = partial(read_all, task, skip_bad=skip_bad, columns=columns)
+    artifact = open_artifact(Path(model))
+    shared: dict[str, Any] = {"task": task, "out": folder, "settings": settings, "columns": columns, "seed": seed}
+    if has_no_states(artifact):
         options = {"--strategy": strategy, "--random": random, "--domain": domain, "--task-text": task_text}
-        require_linear(given, task, options | {"--budget": budget, "--decoder": decoder})
-        parts = (read(train), read(dev), None if test is None else read(test))
-        others: dict[str, Any] = {"out": folder, "settings": settings, "fields": fields, "seed": seed}
-        return tune_linear(_linear(name, *parts, skip_bad, **others), given)
-    learnt = read(train)
-    stages = [*([Stage("domain", domain)] if domain is not None else []), *([task_stage(learnt)] if task_text else [])]
-    held_out = read(dev)
-    start, told = Stages(stages, budget, documents_of(held_out)).run(
-        Path(model), folder, threads=threads, resume=resume
+        require_linear(artifact, task, options | {"--budget": budget, "--decoder": decoder})
+    examples, dev_examples = read(train), read(dev)
+    if has_no_states(artifact):
+        test_examples, labels = None if test is None else read(test), labels_of(task, examples)[0]
+        if test_examples is not None:
+            test_examples = with_known_labels(test_examples, labels, skip_bad=True)
+        dev_examples = with_known_labels(dev_examples, labels, skip_bad)
+        return train_linear(FinetuneConfig(train=examples, dev=dev_examples, test=test_examples, **shared), artifact)
+    task_examples = examples if task_text else None
+    start, stages = run_stages(
+        Path(model), folder, domain, task_examples, dev_examples, budget, threads=threads, resume=resume
     )
     artifact = open_artifact(start)
     base, digest = backbone(load(start)), artifact.manifest.files["model.safetensors"].sha256
-    other = None
+    decoder_model = None
     if decoder is not None:
-        other = decoder_of(backbone(load(decoder)), base)
+        decoder_model = decoder_network(backbone(load(decoder)), base)
         digest += f" {open_artifact(Path(decoder)).manifest.files['model.safetensors'].sha256}"
     elif task == "generate":
-        base = writer(base)
-    tuning = Tuning(
-        task=name,
-        train=learnt,
-        dev=held_out,
-        out=folder,
+        base = causal_network(base)
+    config = FinetuneConfig(
+        train=examples,
+        dev=dev_examples,
+        test=None if test is None else read(test),
         strategy=cast(Strategy | None, strategy),
-        settings=settings,
-        fields=fields,
-        seed=seed,
         threads=threads,
         resume=resume,
         random=random,
         start=digest,
-        decoder=other,
+        decoder=decoder_model,
+        **shared,
     )
-    unseen = None if test is None else read(test)
-    with machine(threads):
-        tuned = Tuned(tuning, base, skip_bad)
-        tuned.session.learn()
-        done = _save(tuned, artifact, unseen, told)
+    with torch_settings(threads):
+        run = open_run(config, base, skip_bad)
+        trainer = open_trainer(run)
+        trainer.train()
+        result = _save(run, trainer, artifact, stages)
     remove_stages(folder)
-    return done
+    return result
 
 
-def _linear(
-    task: TaskName,
-    train: list[Example],
-    dev: list[Example],
-    test: list[Example] | None,
-    skip_bad: bool,
-    **others: Any,
-) -> LinearTuning:
-    """What a linear baseline is given, with no labels that the training examples do not have."""
-    labels, _ = labels_of(task, train)
-    kept = None if test is None else _with_known_labels(test, labels, skip_bad=True)
-    parts: dict[str, Any] = {"train": train, "dev": _with_known_labels(dev, labels, skip_bad), "test": kept}
-    return LinearTuning(task=task, **parts, **others)
-
-
-def read_all(task: TaskName, given: Examples, *, skip_bad: bool = False, fields: Sequence[str] = ()) -> list[Example]:
-    """All examples of a file or a list, or built-in ones; tells what was left out."""
+def read_all(task: TaskName, given: Examples, *, skip_bad: bool = False, columns: Sequence[str] = ()) -> list[Example]:
+    """All examples of a file or a list, or built-in ones; notes what was skipped."""
     if isinstance(given, str | Path) and str(given).startswith("builtin:"):
         return builtin_examples(task, str(given))
     if isinstance(given, str | Path):
-        reading = read_task(task, given, skip_bad=skip_bad, fields=parse_fields(fields))
+        reader = read_task(task, given, skip_bad=skip_bad, columns=parse_columns(columns))
     else:
-        reading = read_items(task, given, skip_bad=skip_bad)
-    found = list(reading)
-    for line in reading.notes():
+        reader = read_items(task, given, skip_bad=skip_bad)
+    found = list(reader)
+    for line in reader.notes():
         note(line)
     if not found:
         raise CorpusError(f"there is no example in {given}: give labelled ones.")
     return found
 
 
-def _inside(recipe: TaskRecipe, tuning: Tuning, base: NetModel) -> int:
-    """How many words of a token are told apart, which the tokens of the examples decide."""
-    if tuning.task != "tag" or not is_free(tuning.settings, "inside"):
-        return recipe.inside
-    return words_inside(cast(Sequence[TagExample], tuning.train), Frame(recipe.network, base.tokenizer))
+@dataclass
+class FinetuneRun:
+    """A task model with its training and validation examples."""
 
+    config: FinetuneConfig
+    recipe: TaskRecipe
+    base: NetModel
+    task: Task
+    model: TaskModel
+    dev: list[Example]
+    batches: TaskBatches
 
-class Tuned:
-    """A fine-tuning under way."""
-
-    def __init__(self, tuning: Tuning, base: NetModel, skip_bad: bool = False) -> None:
-        self.tuning = tuning
-        writes = None if tuning.decoder is None else looking(tuning.decoder.recipe, base.recipe.width)
-        self.recipe = settle_task(tuning.task, base.recipe, tuning.train, tuning.strategy, tuning.settings, writes)
-        self.recipe = replace(self.recipe, fields=tuple(tuning.fields), inside=_inside(self.recipe, tuning, base))
-        self.base = base = rebuilt(base, self.recipe.network)
-        self.dev = _with_known_labels(tuning.dev, self.recipe.labels, skip_bad)
-        if tuning.random:
-            base.network = build_network(base.recipe, base.network.vocabulary, tuning.seed)
-        if tuning.task == "tag" and is_free(tuning.settings, "head.crf") and scheme_of(self.recipe.labels) != "plain":
-            note(_TOGETHER)
-        self.task = self._make_task()
-        self.model = TaskModel(self.recipe, base, self.task)
-        readings = self.task.rows(tuning.train, self.model.frame)
-        self.cut, self.model.frame.cut = self.model.frame.cut, 0
-        if self.cut:
-            note(f"{self.cut:,} of {len(readings):,} examples are longer than {self.model.frame.most} tokens")
-        self.batches = TaskBatches(readings, self.recipe, tuning.seed)
-        self.batches.split = self.cut
-        self.session = self._open()
-
-    def _make_task(self) -> Task:
-        """The task with new layers, which depend on the seed alone."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.tuning.seed + 1)
-            task = make_task(self.recipe, self.base.network.vocabulary)
-        if not self.tuning.random:
-            task.take_over(self.base.heads)
-            if self.tuning.decoder is not None:
-                assert isinstance(task, Decode)
-                task.begin_with(self.tuning.decoder.network)
-        if self.recipe.head.balanced and self.recipe.labels:
-            counts: dict[str, int] = {}
-            for example in self.tuning.train:
-                for label in known_labels(example):
-                    counts[label] = counts.get(label, 0) + 1
-            task.weights = class_weights(counts, self.recipe.labels)
-        return task
-
-    def _open(self) -> Session:
-        recipe, tuning = self.recipe, self.tuning
-        network = self.base.network.train()
-        more = (
-            make_objectives(replace(self.base.recipe, objectives="clm"), network.vocabulary) if recipe.auxiliary else {}
-        )
-        learner = TaskLearner(network, self.task, recipe, more)
-        assert isinstance(recipe.learning.rate, float | int)
-        learning = replace(recipe.network, learning=recipe.learning)
-        optimiser = make_optimiser(recipe.learning, learner, 0.0, learner.groups())
-        session = Session(
-            recipe=learning,
-            seed=tuning.seed,
-            vocabulary=network.vocabulary,
-            learner=learner,
-            optimiser=optimiser,
-            batches=self.batches,
-            plan=Plan("tokens", 1.0, 1),
-            state=State(),
-            keeper=Checkpoints(tuning.out, self._identity(), tuning.resume),
-            file=MetricsFile(tuning.out),
-            threads=torch.get_num_threads(),
-            began=time.monotonic(),
-            examine=self.examine,
-            validations=min(recipe.learning.epochs, _VALIDATIONS),
-            keep_best=True,
-        )
-        assert session.keeper is not None
-        kept = session.keeper.kept()
-        if kept is not None:
-            session.take_up(*kept)
-        else:
-            session.plan, pace = make_plan(learner, self.batches, learning, None, tuning.seed)
-            note(describe(session.plan, pace, learner, self.batches.tokens))
-            session.keep()
-        return session
-
-    def _identity(self) -> dict[str, Any]:
-        """What a run goes on with: the same recipe, examples and model."""
-        digests = {
-            part: digest_bytes(repr([dataclasses.astuple(one) for one in examples]).encode())
-            for part, examples in (("train", self.tuning.train), ("dev", self.dev))
-        }
-        identity = {"recipe": recipe_to_json(self.recipe), "seed": self.tuning.seed, "start": self.tuning.start}
-        return cast(dict[str, Any], json.loads(json.dumps(identity | digests | {"random": self.tuning.random})))
-
-    def examine(self) -> dict[str, Any]:
-        """The metrics on the examples that are not learnt from; the main one decides."""
+    def evaluate(self) -> dict[str, Any]:
+        """Metrics on the dev examples; the main one is the loss to be minimised."""
         found = self.measure(self.dev, samples=0, calibrate=True)
-        told = {f"valid_{name}": value for name, value in found.items() if isinstance(value, float)}
-        return {"valid_loss": 1 - found[found["main"]]} | told
+        metrics = {f"valid_{name}": value for name, value in found.items() if isinstance(value, float)}
+        return {"valid_loss": 1 - found[found["main"]]} | metrics
 
     def measure(self, examples: Sequence[Example], *, samples: int = 1000, calibrate: bool = False) -> dict[str, Any]:
-        """Metrics of what the model says now; with `calibrate` these examples decide what is left to be decided."""
+        """Metrics of the current parameters; `calibrate` fits thresholds to these examples."""
         self.base.network.eval()
         answers = list(self.model.stream(examples))
         self.base.network.train()
@@ -302,50 +181,178 @@ class Tuned:
             self.recipe = self.model.recipe = self.task.recipe
         return self.model.measure(examples, answers, samples=samples)
 
+    def identity(self) -> dict[str, Any]:
+        """What a resumed run must have in common: recipe, examples and model."""
+        digests = {
+            part: digest_bytes(repr([dataclasses.astuple(one) for one in examples]).encode())
+            for part, examples in (("train", self.config.train), ("dev", self.dev))
+        }
+        identity = {"recipe": recipe_to_json(self.recipe), "seed": self.config.seed, "start": self.config.start}
+        return cast(dict[str, Any], json.loads(json.dumps(identity | digests | {"random": self.config.random})))
 
-def _with_known_labels(examples: list[Example], labels: Sequence[str], skip_bad: bool) -> list[Example]:
-    """The examples; those with labels that the training examples do not have raise `CorpusError`, or are left out."""
-    known = set(labels)
-    kept = [one for one in examples if not labels or known.issuperset(known_labels(one))]
-    if len(kept) < len(examples) and not skip_bad:
-        first = next(one for one in examples if not known.issuperset(known_labels(one)))
-        label = next(one for one in known_labels(first) if one not in known)
-        raise CorpusError(
-            f"{first.origin}: the label {label!r} is not among those of the training examples "
-            f"({', '.join(labels[:10])}): correct it, or leave such examples out with --skip-bad."
+
+def open_run(config: FinetuneConfig, base: NetModel, skip_bad: bool = False) -> FinetuneRun:
+    """The task model, with new task layers, and its batches."""
+    decoder = None if config.decoder is None else with_cross_attention(config.decoder.recipe, base.recipe.width)
+    recipe = resolve_task(config.task, base.recipe, config.train, config.strategy, config.settings, decoder)
+    recipe = replace(recipe, columns=tuple(config.columns))
+    if config.task == "tag" and is_unset(config.settings, "words_per_token"):
+        builder = SequenceBuilder(recipe.network, base.tokenizer)
+        recipe = replace(
+            recipe, words_per_token=find_words_per_token(cast(Sequence[TagExample], config.train), builder)
         )
-    if 0 < len(kept) < len(examples):
-        note(f"{len(examples) - len(kept):,} examples were left out, whose labels the training examples do not have.")
-    if not kept:
-        raise CorpusError("no example to validate on has labels that the training examples have: give others.")
-    return kept
+    base = with_recipe(base, recipe.network)
+    dev = with_known_labels(config.dev, recipe.labels, skip_bad)
+    if config.random:
+        base.network = build_network(base.recipe, base.network.vocabulary, config.seed)
+    if config.task == "tag" and is_unset(config.settings, "head.crf") and scheme_of(recipe.labels) != "plain":
+        note(_CRF_NOTE)
+    task = _new_task(config, recipe, base)
+    model = TaskModel(recipe, base, task)
+    sequences = task.sequences(config.train, model.builder)
+    truncated, model.builder.truncated = model.builder.truncated, 0
+    if truncated:
+        note(f"{truncated:,} of {len(sequences):,} examples are longer than {model.builder.max_length} tokens")
+    batches = TaskBatches(sequences, recipe, config.seed, truncated)
+    return FinetuneRun(config, recipe, base, task, model, dev, batches)
 
 
-def _save(tuned: Tuned, artifact: Artifact, test: list[Example] | None, stages: list[dict[str, Any]]) -> TaskModel:
-    """Writes the model with what it reached."""
-    session, tuning = tuned.session, tuned.tuning
-    state = session.state
+def _new_task(config: FinetuneConfig, recipe: TaskRecipe, base: NetModel) -> Task:
+    """The task with new layers, which depend on the seed only."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed + 1)
+        task = make_task(recipe, base.network.vocabulary)
+    if not config.random:
+        task.init_from_pretraining(base.heads)
+        if config.decoder is not None:
+            assert isinstance(task, EncoderDecoderTask)
+            task.init_decoder(config.decoder.network)
+    if recipe.head.balanced and recipe.labels:
+        counts = Counter(label for example in config.train for label in known_labels(example))
+        task.weights = class_weights(counts, recipe.labels)
+    return task
+
+
+def open_trainer(run: FinetuneRun) -> Trainer:
+    """A new or resumed trainer with its plan."""
+    recipe, config = run.recipe, run.config
+    network = run.base.network.train()
+    auxiliary = {}
+    if recipe.lm_weight:
+        auxiliary = make_objectives(replace(run.base.recipe, objectives="clm"), network.vocabulary)
+    module = TaskTrainingModule(network, run.task, recipe, auxiliary)
+    assert isinstance(recipe.learning.lr, float | int)
+    net_recipe = replace(recipe.network, learning=recipe.learning)
+    checkpointer = CheckpointFolder(config.out, run.identity(), config.resume)
+    checkpoint, began = checkpointer.load(), time.monotonic()
+    if checkpoint is None:
+        plan, throughput = make_plan(module, run.batches, net_recipe, None, config.seed)
+        note(describe(plan, throughput, module, run.batches.tokens))
+    else:
+        plan = TrainingPlan(**checkpoint[1]["plan"])
+    trainer = Trainer(
+        recipe=net_recipe,
+        seed=config.seed,
+        vocabulary=network.vocabulary,
+        module=module,
+        optimiser=make_optimiser(recipe.learning, module, 0.0, module.groups()),
+        batches=run.batches,
+        plan=plan,
+        state=TrainingState(),
+        checkpointer=checkpointer,
+        file=MetricsFile(config.out),
+        threads=torch.get_num_threads(),
+        began=began,
+        evaluate=run.evaluate,
+        validations=min(recipe.learning.epochs, _MAX_VALIDATIONS),
+        restores_best=True,
+    )
+    if checkpoint is None:
+        trainer.save()
+    else:
+        trainer.restore(*checkpoint)
+    return trainer
+
+
+def _save(run: FinetuneRun, trainer: Trainer, artifact: Artifact, stages: list[dict[str, Any]]) -> TaskModel:
+    """Write the model with its metrics, and load it."""
+    state, config = trainer.state, run.config
     metrics = {
-        "parameters": sum(one.numel() for one in session.learner.parameters()),
-        "learnt": sum(one.numel() for group in session.optimiser.param_groups for one in group["params"]),
-        "examples": len(tuning.train),
-        "cut": tuned.cut,
+        "parameters": sum(one.numel() for one in trainer.module.parameters()),
+        "trainable_parameters": sum(one.numel() for group in trainer.optimiser.param_groups for one in group["params"]),
+        "examples": len(config.train),
+        "cut": run.batches.split,
         "steps": state.step,
         "stages": stages,
-        "dev": tuned.measure(tuned.dev, calibrate=True),
+        "dev": run.measure(run.dev, calibrate=True),
     }
-    if test is not None:
-        metrics["test"] = tuned.measure(_with_known_labels(test, tuned.recipe.labels, skip_bad=True))
-    curve = draw_curve(state.records, tuned.recipe.task)
+    if config.test is not None:
+        metrics["test"] = run.measure(with_known_labels(config.test, run.recipe.labels, skip_bad=True))
     save(
-        tuning.out,
-        tuned.model,
-        name=f"{artifact.manifest.name}-{tuning.task}",
-        recipe=tuned.recipe,
-        budget={"asked": None, "spent": {"seconds": session.elapsed, "tokens": state.tokens, "flops": state.flops}},
-        corpus={"layout": tuned.base.layout, "examples": len(tuning.train), "model": tuning.start},
-        seed=tuning.seed,
+        config.out,
+        run.model,
+        name=f"{artifact.manifest.name}-{config.task}",
+        recipe=run.recipe,
+        budget={"asked": None, "spent": {"seconds": trainer.elapsed, "tokens": state.tokens, "flops": state.flops}},
+        corpus={"layout": run.base.layout, "examples": len(config.train), "model": config.start},
+        seed=config.seed,
         metrics=metrics,
-        files={METRICS: to_lines(state.records), CURVE: curve},
+        files={METRICS: to_lines(state.records), CURVE: draw_curve(state.records, run.recipe.task)},
     )
-    return cast(TaskModel, load(tuning.out, verify=False))
+    return cast(TaskModel, load(config.out, verify=False))
+
+
+def run_stages(
+    model: Path,
+    out: Path,
+    domain: Text | None,
+    examples: Iterable[Example] | None,
+    dev: list[Example],
+    budget: str | None,
+    *,
+    threads: int | None,
+    resume: bool,
+) -> tuple[Path, list[dict[str, Any]]]:
+    """The model to fine-tune, and the budget and losses of each stage.
+
+    The stages train on the text of a domain and on the unlabelled text of examples (Gururangan et al. 2020); they
+    validate on the text of the dev examples.
+    """
+    stages: list[tuple[str, Any]] = [] if domain is None else [("domain", domain)]
+    if examples is not None:
+        stages.append(("task", _documents(examples)))
+        if not stages[-1][1]:
+            raise AbilityError("the examples hold no text to train on further: leave --task-text out.")
+    reports = []
+    for number, (name, text) in enumerate(stages, 1):
+        folder = _stages_folder(out) / f"{number}-{name}"
+        if not (folder / "manifest.json").exists():
+            note(f"stage {number}: {name}")
+            options: dict[str, Any] = {"valid": _documents(dev) or None, "budget": budget, "threads": threads}
+            adapt(model, text, out=folder, resume=resume and folder.exists(), **options)
+        info = artifact_info(folder)
+        reports.append(
+            {
+                "stage": name,
+                "budget": info["budget"],
+                "loss": info["metrics"].get("loss"),
+                "dev_loss_before": info["metrics"].get("valid_loss_before"),
+                "dev_loss": info["metrics"].get("valid_loss"),
+            }
+        )
+        model = folder
+    return model, reports
+
+
+def _documents(examples: Iterable[Example]) -> list[list[str]]:
+    """The texts of examples without their labels; an example is a document."""
+    return [document for example in examples if (document := texts_of(example))]
+
+
+def _stages_folder(out: Path) -> Path:
+    return out.with_name(f"{out.name}.stages")
+
+
+def remove_stages(out: Path) -> None:
+    """Delete the stages of a saved result."""
+    shutil.rmtree(_stages_folder(out), ignore_errors=True)

@@ -1,12 +1,12 @@
-"""The linear baseline: what fine-tuning is for models that have neither states nor vectors to build on."""
+"""Linear baselines, for fine-tuning of models without hidden states or vectors."""
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -15,58 +15,46 @@ import numpy.typing as npt
 from firth.artifact.folder import Artifact
 from firth.artifact.models import load, load_tokenizer, save
 from firth.errors import AbilityError, RecipeError
-from firth.fit.linear_tag import are_characters, learn_tags
-from firth.fit.tuning_settle import labels_of
+from firth.fit.resolve_task import FinetuneConfig, labels_of
+from firth.metrics.tags import fault_table, scheme_of
 from firth.progress import note, progress
 from firth.recipes.values import override
-from firth.tasks.examples import TextExample, numeric_labels
-from firth.tasks.linear import Grams, LinearModel
-from firth.tasks.linear_recipe import LinearRecipe
-from firth.tasks.linear_tag import LinearTagger
-from firth.tasks.schemes import scheme_of
-from firth.tasks.solver import Solver
+from firth.tasks.examples import TagExample, TextExample, numeric_labels
+from firth.tasks.linear_classifier import LinearClassifier, NgramFeatures
+from firth.tasks.linear_tagger import FeatureExtractor, Floats, Ints, LinearTagger, WordFeatures
+from firth.tasks.predictor import Predictor
+from firth.tasks.recipe import LinearRecipe
 from firth.text.scripts import script_counts
 from firth.tokens.tokenizer import Tokenizer
 
-COSTS = (0.1, 1.0, 10.0, 100.0)
-"""Those of which the best on the dev examples is taken."""
-_STEPS = 1000  # of the optimiser, at most
-_SEEN = 200  # texts that are looked at to tell whether they are Chinese
+COSTS, TAGGER_COSTS = (0.1, 1.0, 10.0, 100.0), (1.0, 10.0, 100.0)
+"""Inverse regularisation strengths, of which the best on the dev examples is chosen."""
+_EPOCHS = 10  # of the tagger, and
+_MIN_STEPS = 2000  # at least
+_LR = 0.2
+_INITIAL_SQUARES = 0.01  # of the sums of squared gradients
+_MAX_STEPS = 1000
+_SAMPLE = 200  # texts inspected to detect Chinese
 _SETTABLE = ("features", "ngrams", "min_count", "weighting", "cost")
 _SETTABLE_TAG = ("features", "min_count", "cost")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LinearTuning:
-    """What a linear baseline is given."""
-
-    task: str
-    train: Sequence[Any]
-    """TextExamples or, for tag, TagExamples, as those of the other parts."""
-    dev: Sequence[Any]
-    test: Sequence[Any] | None = None
-    out: Path
-    settings: Sequence[str] = ()
-    fields: Sequence[str] = ()
-    seed: int = 0
-
-
 class Fitted(NamedTuple):
-    """A linear model's numbers, and the optimiser's steps to them."""
+    """The parameters of a linear model, and the number of optimisation steps."""
 
     weights: npt.NDArray[np.float32]
     bias: npt.NDArray[np.float64]
     steps: int
 
 
-def is_plain(artifact: Artifact) -> bool:
-    """Whether a model has neither states nor vectors: a tokenizer, a count model or a bag of words."""
+def has_no_states(artifact: Artifact) -> bool:
+    """Whether a model has neither hidden states nor vectors: a tokenizer, a count model or a bag of words."""
     manifest = artifact.manifest
     return manifest.kind in ("tokenizer", "counts") or manifest.recipe.get("type") == "bag"
 
 
 def require_linear(artifact: Artifact, task: str, options: Mapping[str, Any]) -> None:
-    """Raises `AbilityError` for a task that the baseline cannot do, or options that mean nothing to it."""
+    """Raise `AbilityError` for tasks and options that the baseline does not support."""
     if task not in ("classify", "pair", "tag"):
         raise AbilityError(
             f"{artifact.folder} has neither states nor vectors, and the linear baseline for such models does classify, "
@@ -79,37 +67,37 @@ def require_linear(artifact: Artifact, task: str, options: Mapping[str, Any]) ->
         )
 
 
-def tune_linear(tuning: LinearTuning, artifact: Artifact) -> Solver:
-    """A linear model on the n-grams of a model's tokens, or a tagger of words, saved in the folder `out`."""
+def train_linear(config: FinetuneConfig, artifact: Artifact) -> Predictor:
+    """A linear classifier over n-grams of a model's tokens, or a linear tagger, saved in the folder `out`."""
     began = time.monotonic()
     tokenizer = load_tokenizer(artifact)
-    recipe = settle_linear(tuning, tokenizer)
+    recipe = resolve_linear(config, tokenizer)
     note(f"{artifact.manifest.name} has neither states nor vectors: a linear baseline is trained on {_basis(recipe)}.")
-    model: LinearModel | LinearTagger
+    model: LinearClassifier | LinearTagger
     if recipe.task == "tag":
-        model, metrics = learn_tags(recipe, tokenizer, tuning.train, tuning.dev, tuning.seed)
+        model, metrics = train_tagger(recipe, tokenizer, config.train, config.dev, config.seed)
     else:
-        model, metrics = learn(recipe, tokenizer, tuning.train, tuning.dev)
-    for part, examples in (("dev", tuning.dev), ("test", tuning.test)):
+        model, metrics = train_linear_classifier(recipe, tokenizer, config.train, config.dev)
+    for part, examples in (("dev", config.dev), ("test", config.test)):
         if examples is not None:
-            metrics[part] = model.measure(examples, model.solve(examples), seed=tuning.seed)
+            metrics[part] = model.measure(examples, model.predict_examples(examples), seed=config.seed)
     files = artifact.manifest.files
     start = files.get("model.safetensors") or files["tokenizer.json"]
     save(
-        tuning.out,
+        config.out,
         model,
-        name=f"{artifact.manifest.name}-{tuning.task}",
+        name=f"{artifact.manifest.name}-{config.task}",
         recipe=model.recipe,
         budget={"asked": None, "spent": {"seconds": time.monotonic() - began}},
         corpus={
             "layout": artifact.manifest.corpus.get("layout", "lines"),
-            "examples": len(tuning.train),
+            "examples": len(config.train),
             "model": start.sha256,
         },
-        seed=tuning.seed,
+        seed=config.seed,
         metrics=metrics,
     )
-    return cast(Solver, load(tuning.out, verify=False))
+    return cast(Predictor, load(config.out, verify=False))
 
 
 def _basis(recipe: LinearRecipe) -> str:
@@ -118,99 +106,116 @@ def _basis(recipe: LinearRecipe) -> str:
     return f"n-grams of {'its tokens' if recipe.features == 'tokens' else 'characters'}"
 
 
-def settle_linear(tuning: LinearTuning, tokenizer: Tokenizer) -> LinearRecipe:
-    """The recipe for some examples; only the cost may be left open."""
-    labels, form = labels_of(cast(Any, tuning.task), tuning.train)
+def resolve_linear(config: FinetuneConfig, tokenizer: Tokenizer) -> LinearRecipe:
+    """The recipe for some examples; only the cost may stay unset."""
+    labels, form = labels_of(cast(Any, config.task), config.train)
     plain = LinearRecipe(
-        task=cast(Any, tuning.task), form=form, labels=labels, tokenizer=tokenizer.recipe, fields=tuple(tuning.fields)
+        task=cast(Any, config.task), form=form, labels=labels, tokenizer=tokenizer.recipe, columns=tuple(config.columns)
     )
-    if tuning.task == "tag":
-        plain = replace(plain, scheme=scheme_of([one.tags for one in tuning.train]))
-    settable = _SETTABLE_TAG if tuning.task == "tag" else _SETTABLE
-    recipe = cast(LinearRecipe, override(plain, tuning.settings))
+    if config.task == "tag":
+        plain = replace(plain, scheme=scheme_of([one.tags for one in config.train]))
+    settable = _SETTABLE_TAG if config.task == "tag" else _SETTABLE
+    recipe = cast(LinearRecipe, override(plain, config.settings))
     if replace(plain, **{name: getattr(recipe, name) for name in settable}) != recipe:
         raise RecipeError(f"of a linear baseline only {', '.join(settable)} can be set: leave the rest out.")
     if recipe.features != "auto":
         return recipe
-    if tuning.task == "tag":
-        characters = are_characters(tuning.train)
+    if config.task == "tag":
+        characters = are_characters(config.train)
     else:
-        characters = tokenizer.recipe.model == "words" and _is_chinese(tuning.train)
+        characters = tokenizer.recipe.model == "words" and _is_chinese(config.train)
     return replace(recipe, features="characters" if characters else "tokens")
 
 
 def _is_chinese(examples: Sequence[TextExample]) -> bool:
-    """Whether texts are mostly Chinese; a Chinese character says about as much as two letters."""
-    counts = script_counts("\n".join(one.text for one in examples[:_SEEN]))
+    """Whether texts are mostly Chinese; a Chinese character counts as two Latin ones."""
+    counts = script_counts("\n".join(one.text for one in examples[:_SAMPLE]))
     return 2 * counts.get("han", 0) > counts.get("latin", 0)
 
 
-def learn(
+def train_linear_classifier(
     recipe: LinearRecipe, tokenizer: Tokenizer, train: Sequence[TextExample], dev: Sequence[TextExample]
-) -> tuple[LinearModel, dict[str, Any]]:
-    """The model whose cost is best on `dev`, the smallest of equals, and what a manifest says of it."""
-    grams = Grams(recipe, tokenizer)
-    grams.learn(train)
-    rows, unseen = grams.matrix(train), grams.matrix(dev)
+) -> tuple[LinearClassifier, dict[str, Any]]:
+    """The model with the best cost on `dev`, and its metrics for the manifest."""
+    ngrams = NgramFeatures(recipe, tokenizer)
+    ngrams.fit(train)
+    features, dev_features = ngrams.matrix(train), ngrams.matrix(dev)
+    steps: dict[Any, int] = {}
+
+    def fit_model(chosen: LinearRecipe) -> LinearClassifier:
+        fitted = fit(chosen, features, train)
+        model = LinearClassifier(ngrams, fitted.weights, fitted.bias)
+        model.recipe, steps[chosen.cost] = chosen, fitted.steps
+        advance(1)
+        return model
+
+    with progress("trying costs", len(COSTS) if recipe.cost == "auto" else 1, "costs") as advance:
+        model, tried = _best_cost(recipe, COSTS, fit_model, dev, dev_features)
+    metrics = _metrics(model.weights.size + model.bias.size, len(train), steps[model.recipe.cost])
+    return model, metrics | {"ngrams": ngrams.keys.size, "costs": tried}
+
+
+def _best_cost(
+    recipe: LinearRecipe, costs: Sequence[float], fit_model: Callable[[LinearRecipe], Any], dev: Any, dev_features: Any
+) -> tuple[Any, list[dict[str, float]]]:
+    """The model with the best cost on `dev`, the lowest of equals, and the metric of each cost."""
     tried: list[dict[str, float]] = []
-    best: tuple[float, LinearModel, Fitted] | None = None
-    costs = COSTS if recipe.cost == "auto" else (recipe.cost,)
-    with progress("trying costs", len(costs), "costs") as advance:
-        for cost in costs:
-            fitted = fit(replace(recipe, cost=cost), rows, train)
-            model = LinearModel(grams, fitted.weights, fitted.bias)
-            model.recipe = replace(recipe, cost=cost)
-            found = model.measure(dev, model.answers(unseen), samples=0)
-            metric = found["main"]
-            tried.append({"cost": cost, metric: found[metric]})
-            if best is None or found[metric] > best[0]:
-                best = found[metric], model, fitted
-            advance(1)
+    best: tuple[float, Any] | None = None
+    for cost in costs if recipe.cost == "auto" else (recipe.cost,):
+        model = fit_model(replace(recipe, cost=cost))
+        found = model.measure(dev, model.predict_features(dev_features), samples=0)
+        value = found[found["main"]]
+        tried.append({"cost": cost, found["main"]: value})
+        if best is None or value > best[0]:
+            best = value, model
     assert best is not None
-    _, model, fitted = best
-    size = fitted.weights.size + fitted.bias.size
-    facts = {"parameters": size, "learnt": size, "examples": len(train), "cut": 0, "steps": fitted.steps}
-    return model, facts | {"stages": [], "ngrams": grams.keys.size, "costs": tried}
+    return best[1], tried
 
 
-def fit(recipe: LinearRecipe, rows: Any, examples: Sequence[TextExample]) -> Fitted:
-    """Weights and biases for one cost."""
+def _metrics(size: int, examples: int, steps: int) -> dict[str, Any]:
+    counts = {"parameters": size, "trainable_parameters": size, "examples": examples, "cut": 0, "steps": steps}
+    return counts | {"stages": []}
+
+
+def fit(recipe: LinearRecipe, features: Any, examples: Sequence[TextExample]) -> Fitted:
+    """Weights (labels, features) and biases for one cost."""
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     with warnings.catch_warnings(), threadpool_limits(limits=1, user_api="blas"):  # the same bits on any machine
-        warnings.simplefilter("ignore", ConvergenceWarning)  # what is nearly there is good enough
+        warnings.simplefilter("ignore", ConvergenceWarning)  # nearly converged is good enough
         if recipe.form == "number":
-            return _fit_numbers(recipe, rows, examples)
-        number = {label: place for place, label in enumerate(recipe.labels)}
+            return _fit_numbers(recipe, features, examples)
+        index = {label: number for number, label in enumerate(recipe.labels)}
         if recipe.form == "single":
-            return _fit_labels(recipe, rows, np.array([number[(one.labels or ("",))[0]] for one in examples]))
-        held = np.zeros((len(examples), len(number)), dtype=np.int64)
-        for place, one in enumerate(examples):
-            held[place, [number[label] for label in one.labels or ()]] = 1
-        return _fit_each(recipe, rows, held)
+            return _fit_labels(recipe, features, np.array([index[(one.labels or ("",))[0]] for one in examples]))
+        targets = np.zeros((len(examples), len(index)), dtype=np.int64)
+        for row, one in enumerate(examples):
+            targets[row, [index[label] for label in one.labels or ()]] = 1
+        return _fit_each(recipe, features, targets)
 
 
-def _fit_labels(recipe: LinearRecipe, rows: Any, labels: npt.NDArray[np.int64]) -> Fitted:
+def _fit_labels(recipe: LinearRecipe, features: Any, labels: npt.NDArray[np.int64]) -> Fitted:
     """Softmax regression; of two labels the first has score 0."""
     from sklearn.linear_model import LogisticRegression
 
-    found = LogisticRegression(C=recipe.cost, max_iter=_STEPS).fit(rows, labels)
+    found = LogisticRegression(C=recipe.cost, max_iter=_MAX_STEPS).fit(features, labels)
     weights, bias = found.coef_, found.intercept_
     if len(weights) == 1:
         weights, bias = np.vstack([np.zeros_like(weights), weights]), np.append(0.0, bias)
     return Fitted(weights.astype(np.float32), bias, int(found.n_iter_.max()))
 
 
-def _fit_each(recipe: LinearRecipe, rows: Any, held: npt.NDArray[np.int64]) -> Fitted:
-    """A regression of its own for each label; one that every example has is certain."""
+def _fit_each(recipe: LinearRecipe, features: Any, targets: npt.NDArray[np.int64]) -> Fitted:
+    """A logistic regression for each label; a label that every example has gets a constant bias."""
     parts = []
-    for labels in held.T:
+    for labels in targets.T:
         if labels.all():
-            parts.append(Fitted(np.zeros(rows.shape[1], dtype=np.float32), np.log(2 * np.array(len(labels)) + 1), 0))
-            continue
-        one = _fit_labels(recipe, rows, labels)
-        parts.append(Fitted(one.weights[1], one.bias[1], one.steps))
+            weights, bias = np.zeros(features.shape[1], dtype=np.float32), np.log(2 * np.array(len(labels)) + 1)
+            parts.append(Fitted(weights, bias, 0))
+        else:
+            one = _fit_labels(recipe, features, labels)
+            parts.append(Fitted(one.weights[1], one.bias[1], one.steps))
     return Fitted(
         np.stack([one.weights for one in parts]),
         np.array([one.bias for one in parts], dtype=np.float64),
@@ -218,10 +223,73 @@ def _fit_each(recipe: LinearRecipe, rows: Any, held: npt.NDArray[np.int64]) -> F
     )
 
 
-def _fit_numbers(recipe: LinearRecipe, rows: Any, examples: Sequence[TextExample]) -> Fitted:
+def _fit_numbers(recipe: LinearRecipe, features: Any, examples: Sequence[TextExample]) -> Fitted:
     """Ridge regression."""
     from sklearn.linear_model import Ridge
 
     assert recipe.cost != "auto"
-    found = Ridge(alpha=1 / recipe.cost, solver="sparse_cg", tol=1e-6).fit(rows, numeric_labels(examples))
+    found = Ridge(alpha=1 / recipe.cost, solver="sparse_cg", tol=1e-6).fit(features, numeric_labels(examples))
     return Fitted(found.coef_[None].astype(np.float32), np.atleast_1d(found.intercept_), 1)
+
+
+def are_characters(examples: Sequence[TagExample]) -> bool:
+    """Whether words are mostly single characters of writing without spaces.
+
+    >>> are_characters([TagExample(("我", "们"), spaced=False)]), are_characters([TagExample(("a", "b"))])
+    (True, False)
+    """
+    seen = [word for one in examples[:_SAMPLE] if not one.spaced for word in one.words]
+    words = sum(len(one.words) for one in examples[:_SAMPLE])
+    return 10 * sum(len(word) == 1 for word in seen) > 9 * words
+
+
+def train_tagger(
+    recipe: LinearRecipe, tokenizer: Tokenizer, train: Sequence[TagExample], dev: Sequence[TagExample], seed: int
+) -> tuple[LinearTagger, dict[str, Any]]:
+    """The tagger with the best cost on `dev`, and its metrics for the manifest."""
+    train = [one for one in train if one.words]
+    extractor = FeatureExtractor(recipe)
+    counts = extractor.fit(train, recipe.min_count)
+    index = {label: number for number, label in enumerate(recipe.labels)}
+    tags = np.array([index[tag] for one in train for tag in one.tags or ()], dtype=np.int64)
+    words = extractor.extract(train)
+    epochs = max(_EPOCHS, math.ceil(_MIN_STEPS / len(train)))
+    costs = len(TAGGER_COSTS) if recipe.cost == "auto" else 1
+    with progress("training the tagger", costs * epochs, "epochs") as advance:
+
+        def fit_model(chosen: LinearRecipe) -> LinearTagger:
+            return LinearTagger(
+                chosen, tokenizer, extractor, *fit_tags(chosen, words, tags, counts, epochs, seed, advance)
+            )
+
+        model, tried = _best_cost(recipe, TAGGER_COSTS, fit_model, dev, extractor.extract(dev))
+    metrics = _metrics(model.weights.size + model.transitions.size, len(train), epochs * len(train))
+    return model, metrics | {"features": extractor.keys.size, "costs": tried}
+
+
+def fit_tags(
+    recipe: LinearRecipe, words: WordFeatures, tags: Ints, counts: Ints, epochs: int, seed: int, advance: Any
+) -> tuple[npt.NDArray[np.float32], Floats]:
+    """The weights of features and of transitions that minimise  cost * loss + squared norm / 2.
+
+    `tags` has the tag index of each word, `counts` the number of words with each feature.
+    """
+    from firth.tasks._crf_kernels import UNLIKELY, adagrad_epoch
+
+    assert recipe.cost != "auto"
+    labels = len(recipe.labels)
+    weights = np.zeros((counts.size, labels), dtype=np.float32)
+    squares = np.full_like(weights, _INITIAL_SQUARES)
+    steps = np.zeros((labels + 1, labels + 1))
+    step_squares = np.full_like(steps, _INITIAL_SQUARES)
+    barred = np.where(fault_table(recipe.labels, recipe.scheme), UNLIKELY, 0.0)
+    sentences = words.bounds.size - 1
+    decay, step_decay = 1 / (recipe.cost * counts), 1 / (recipe.cost * sentences)
+    for number in range(epochs):
+        order = np.random.default_rng((seed, number)).permutation(sentences)
+        adagrad_epoch(
+            order, words.bounds, words.features, tags, decay, _LR, weights, squares, steps, step_squares, barred,
+            step_decay,
+        )  # fmt: skip
+        advance(1)
+    return weights, steps

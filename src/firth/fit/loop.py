@@ -1,16 +1,15 @@
-"""The loop that all nets share: batches, gradients, a step, and what it was like.
+"""The training loop of all networks.
 
-Whatever is random in a step is a function of the seed and the number of the step, and batches are a function of their
-place in the text, so a run can be taken up at any step without a trace.
+Randomness in a step is a function of the seed and the step number, and batches are a function of their position in the
+text, so a resumed run gives the same bits as an uninterrupted one.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -20,27 +19,29 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
+from firth.cores import in_order
 from firth.errors import ArtifactError, TrainingError
 from firth.fit.batches import Cursor
-from firth.fit.optimisers import forget
-from firth.fit.schedules import rate_factor
+from firth.fit.optimisers import reset_state
+from firth.fit.schedules import lr_factor
 from firth.nets.batch import Batch, Loss
+from firth.nets.dropout import DropoutRng
 from firth.nets.model import own_tensors
 from firth.nets.network import Network, Vocabulary, build_network
-from firth.nets.noise import Noise
 from firth.nets.recipe import LearningRecipe, NetRecipe
-from firth.objectives.objective import Objective, make_objectives, union
+from firth.objectives.objective import Objective
+from firth.objectives.registry import make_objectives, union_positions
 
-AHEAD = 3
-"""Steps whose batches are made while others are learnt from."""
+PREFETCH = 3
+"""Steps whose batches are built ahead."""
 BACKWARD = 3
-"""Forward and backward together take three times the arithmetic of forward alone."""
-_SHORT = 4  # how much shorter rows are at first, if a recipe asks for that
+"""FLOPs of forward and backward together relative to forward alone."""
+_SHORT = 4  # divisor of the sequence length in the short phase
 T = TypeVar("T")
 
 
-class Learner(nn.Module):
-    """A network with what it is taught; the layers of an objective are `heads.NAME.*`."""
+class TrainingModule(nn.Module):
+    """A network with its training objectives; the layers of an objective are `heads.NAME.*`."""
 
     def __init__(self, network: Network, objectives: Mapping[str, Objective]) -> None:
         super().__init__()
@@ -52,78 +53,78 @@ class Learner(nn.Module):
         """The objectives by name."""
         return {name: head for name, head in self.heads.items() if isinstance(head, Objective)}
 
-    def losses(self, batch: Batch, noise: Noise | None) -> dict[str, Loss]:
-        """The loss of each objective on a batch; without noise as in use."""
+    def losses(self, batch: Batch, rng: DropoutRng | None) -> dict[str, Loss]:
+        """The loss of each objective on a batch; in evaluation mode without an RNG for dropout."""
         objectives = self.objectives
         for objective in objectives.values():
-            batch = objective.rewrite(batch, self.network, noise)
-        places = places_of(objectives, batch)
-        if places is not None and not len(places):
+            batch = objective.rewrite(batch, self.network, rng)
+        positions = predicted_positions(objectives, batch)
+        if positions is not None and not len(positions):
             return {name: Loss(torch.zeros(()), 0) for name in objectives}
-        states = self.network(batch, places, noise)
-        return {name: one.loss(self.network, states, batch, noise) for name, one in objectives.items()}
+        states = self.network(batch, positions, rng)
+        return {name: one.loss(self.network, states, batch, rng) for name, one in objectives.items()}
 
-    def come(self, share: float) -> Iterable[Tensor]:
-        """Tells that so much of the plan is done; the parameters that were made anew, whose past is to be forgotten."""
-        return self.network.output.parameters() if self.network.output.renew(share) else ()
+    def on_progress(self, fraction: float) -> Iterable[Tensor]:
+        """Called with the training progress; the parameters that were reinitialised, whose optimiser state is void."""
+        return self.network.output.parameters() if self.network.output.update_structure(fraction) else ()
 
     def flops(self, batch: Batch) -> float:
         """Floating-point operations of a forward and backward pass over a batch."""
         rows, length = batch.shape
-        places = places_of(self.objectives, batch)
-        predicted = 1.0 if places is None else len(places) / (rows * length)
-        return BACKWARD * rows * length * self.network.work(length, predicted)
+        positions = predicted_positions(self.objectives, batch)
+        predicted = 1.0 if positions is None else len(positions) / (rows * length)
+        return BACKWARD * rows * length * self.network.flops(length, predicted)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All parameters and buffers, each once, sharing memory with them."""
+        """All parameters and buffers, each once, sharing their memory."""
         return {name: tensor.detach().numpy() for name, tensor in own_tensors(self).items()}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Puts back what `arrays` gave."""
+        """Load the parameters and buffers that `arrays` returned."""
         for name, own in self.arrays().items():
             if name not in arrays or arrays[name].shape != own.shape or arrays[name].dtype != own.dtype:
-                raise ArtifactError(f"{name} is missing or of another shape in the state to go on with: train again.")
+                raise ArtifactError(f"{name} is missing or has another shape in the checkpoint: train again.")
             own[...] = arrays[name]
 
 
-def places_of(objectives: Mapping[str, Objective], batch: Batch) -> Tensor | None:
-    """The places of a batch whose states are needed."""
-    return union([objective.places(batch) for objective in objectives.values()])
+def predicted_positions(objectives: Mapping[str, Objective], batch: Batch) -> Tensor | None:
+    """The positions of a batch whose hidden states the objectives need; None: all."""
+    return union_positions([objective.positions(batch) for objective in objectives.values()])
 
 
-def make_learner(
+def make_training_module(
     recipe: NetRecipe, vocabulary: Vocabulary, seed: int, vectors: npt.NDArray[np.float32] | None = None
-) -> Learner:
-    """A new network with its objectives; the first parameters depend on the seed, and on vectors to begin with."""
-    network = build_network(recipe, vocabulary, seed, vectors=vectors)
+) -> TrainingModule:
+    """A new network with its objectives; the initial parameters depend on the seed and on initial embeddings."""
+    network = build_network(recipe, vocabulary, seed, embedding_init=vectors)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed + 1)
-        return Learner(network, make_objectives(recipe, vocabulary))
+        return TrainingModule(network, make_objectives(recipe, vocabulary))
 
 
 @dataclass
-class Plan:
-    """How much is to be learnt, settled before the first step."""
+class TrainingPlan:
+    """The length of a run, decided before the first step."""
 
     unit: Literal["tokens", "flops"]
     total: float
     tokens: int
-    """Expected, whatever the unit."""
+    """Expected number, whatever the unit."""
     short: float = 0.0
-    """How much of it is read in shorter rows."""
+    """The part of the total that uses shorter sequences."""
     seconds: float | None = None
-    """A budget of time: the total is changed if the machine turns out to be slower or faster."""
+    """A time budget: the total is adjusted to the measured speed."""
     changed: int = 0
-    """How often that happened."""
+    """The number of adjustments."""
 
-    def amount(self, of: State | Supply) -> float:
-        """How much of something there is in the unit of the plan."""
+    def amount(self, of: TrainingState | StepBatches) -> float:
+        """The tokens or FLOPs of a state or a step, in the plan's unit."""
         return of.tokens if self.unit == "tokens" else of.flops
 
 
 @dataclass
-class State:
-    """How far a run is: all that must be known to go on, beside the parameters."""
+class TrainingState:
+    """The progress of a run: all that a checkpoint holds beside the parameters."""
 
     step: int = 0
     tokens: int = 0
@@ -132,54 +133,54 @@ class State:
     row: int = 0
     seconds: float = 0.0
     sums: dict[str, list[float]] = field(default_factory=dict)
-    """Objective -> the sum of its losses and their number since the last record."""
+    """Objective -> the sum of its losses and their count since the last record."""
     records: list[dict[str, Any]] = field(default_factory=list)
     first: float | None = None
-    """The loss in validation before the first step, where a model is gone on from."""
+    """The validation loss before the first step of further training."""
     best: float | None = None
-    """The lowest loss in validation."""
+    """The lowest validation loss."""
     waited: int = 0
-    """Validations since."""
+    """Validations since then."""
 
     @property
     def cursor(self) -> Cursor:
-        """Where in the text it goes on."""
+        """The position of the next step in the text."""
         return Cursor(self.epoch, self.row)
 
 
-class Source(Protocol):
-    """Where batches come from."""
+class BatchSource(Protocol):
+    """A source of batches."""
 
     @property
     def tokens(self) -> int:
-        """Tokens of a pass."""
+        """Tokens of an epoch."""
 
     @property
     def split(self) -> int:
-        """Sentences or examples that are longer than a row."""
+        """Sentences or examples longer than the maximum sequence length."""
 
     def step(self, cursor: Cursor, length: int | None = None) -> tuple[list[Batch], Cursor]:
-        """The batches of the step that begins at a cursor, and where the next begins."""
+        """The batches of the step at a cursor, and the cursor of the next step."""
 
 
-class Supply(NamedTuple):
-    """What a step learns from."""
+class StepBatches(NamedTuple):
+    """The batches of a step."""
 
     parts: Sequence[Batch]
     cursor: Cursor
-    """Where the next step begins."""
+    """The position of the next step."""
     tokens: int
     flops: float
 
 
-class Step(NamedTuple):
-    """What a step was like."""
+class StepResult(NamedTuple):
+    """The metrics of an optimisation step."""
 
     losses: dict[str, tuple[float, int]]
     """Objective -> the sum of its losses in nats, and the number of predictions."""
     norm: float
-    """The length of the gradient before it was cut."""
-    rate: float
+    """The norm of the gradient before clipping."""
+    lr: float
     tokens: int
 
     @property
@@ -188,99 +189,89 @@ class Step(NamedTuple):
         return sum(total / count for total, count in self.losses.values() if count)
 
 
-def supplies(batches: Source, learner: Learner, recipe: NetRecipe, plan: Plan, state: State) -> Iterator[Supply]:
-    """What each step from here on learns from, without end."""
+def step_batches(
+    batches: BatchSource, module: TrainingModule, recipe: NetRecipe, plan: TrainingPlan, state: TrainingState
+) -> Iterator[StepBatches]:
+    """The batches of each step from a state on, without end."""
     cursor, done = state.cursor, plan.amount(state)
     while True:
         short = done < plan.short
-        parts, cursor = batches.step(cursor, max(recipe.rows.length // _SHORT, 4) if short else None)
-        made = Supply(parts, cursor, sum(part.tokens for part in parts), sum(map(learner.flops, parts)))
+        parts, cursor = batches.step(cursor, max(recipe.sequence.length // _SHORT, 4) if short else None)
+        made = StepBatches(parts, cursor, sum(part.tokens for part in parts), sum(map(module.flops, parts)))
         done += plan.amount(made)
         yield made
 
 
-def ahead(items: Iterator[T], depth: int) -> Generator[T]:
-    """The items of an endless iterator, `depth` of them made ahead by another thread.
+def prefetch(items: Iterator[T], depth: int) -> Generator[T]:
+    """The items of an endless iterator, `depth` of them computed ahead by another thread.
 
     >>> import itertools
-    >>> [number for number, _ in zip(ahead(itertools.count(), 2), range(3))]
+    >>> [number for number, _ in zip(prefetch(itertools.count(), 2), range(3))]
     [0, 1, 2]
     """
-    if depth == 0:
-        yield from items
-        return
-    with ThreadPoolExecutor(1) as thread:
-        waiting = deque(thread.submit(next, items) for _ in range(depth))
-        try:
-            while True:
-                made = waiting.popleft().result()
-                waiting.append(thread.submit(next, items))
-                yield made
-        finally:
-            for future in waiting:
-                future.cancel()
+    return in_order(lambda _: next(items), repeat(None), 1, depth)
 
 
-def learn(
-    learner: Learner,
+def training_steps(
+    module: TrainingModule,
     optimiser: Optimizer,
-    supply: Iterator[Supply],
-    plan: Plan,
-    state: State,
+    batches: Iterator[StepBatches],
+    plan: TrainingPlan,
+    state: TrainingState,
     learning: LearningRecipe,
-    rate: float,
+    lr: float,
     seed: int,
-) -> Iterator[Step]:
-    """Learns until the plan is fulfilled; yields after each step what it was like, when `state` says how far it is."""
-    for given in supply:
+) -> Iterator[StepResult]:
+    """Train until the plan is fulfilled; yields the metrics of each step after updating `state`."""
+    for given in batches:
         done, more = plan.amount(state), plan.amount(given)
-        if state.step and done + more / 2 > plan.total:  # as near to the plan as whole steps come
+        if state.step and done + more / 2 > plan.total:  # as close to the plan as whole steps allow
             return
-        forget(optimiser, learner.come(done / plan.total))
-        now = rate * rate_factor(learning.schedule, done + more / 2, plan.total, learning.warmup)
-        losses, norm = take_step(learner, optimiser, given.parts, learning.clip, now, seed, state.step)
+        reset_state(optimiser, module.on_progress(done / plan.total))
+        step_lr = lr * lr_factor(learning.schedule, done + more / 2, plan.total, learning.warmup)
+        losses, norm = optimizer_step(module, optimiser, given.parts, learning.clip, step_lr, seed, state.step)
         state.step += 1
         state.tokens += given.tokens
         state.flops += given.flops
         state.epoch, state.row = given.cursor.epoch, given.cursor.row
-        yield Step(losses, norm, now, given.tokens)
+        yield StepResult(losses, norm, step_lr, given.tokens)
 
 
-def take_step(
-    learner: Learner, optimiser: Optimizer, parts: Sequence[Batch], clip: float, rate: float, seed: int, step: int
+def optimizer_step(
+    module: TrainingModule, optimiser: Optimizer, parts: Sequence[Batch], clip: float, lr: float, seed: int, step: int
 ) -> tuple[dict[str, tuple[float, int]], float]:
-    """One step; the losses before it and the length of the gradient. Nothing is changed if one of them is infinite."""
+    """Update the parameters once; the losses and the gradient norm. Nothing changes if one of them is infinite."""
     optimiser.zero_grad(set_to_none=True)
-    losses = find_gradients(learner, parts, seed, step)
-    norm = float(clip_grad_norm_(learner.parameters(), clip or math.inf))
+    losses = backward(module, parts, seed, step)
+    norm = float(clip_grad_norm_(module.parameters(), clip or math.inf))
     if not (math.isfinite(norm) and all(math.isfinite(total) for total, _ in losses.values())):
         raise TrainingError(f"the loss or its gradient is infinite in step {step + 1}")
     for group in optimiser.param_groups:
-        group["lr"] = rate * group.get("scale", 1.0)
+        group["lr"] = lr * group.get("scale", 1.0)
     optimiser.step()
     return losses, norm
 
 
-def find_gradients(learner: Learner, parts: Sequence[Batch], seed: int, step: int) -> dict[str, tuple[float, int]]:
-    """Adds the gradients of the mean losses over all parts: the same as if they were one. Returns sums and counts."""
-    counts = {name: sum(map(one.count, parts)) for name, one in learner.objectives.items()}
+def backward(module: TrainingModule, parts: Sequence[Batch], seed: int, step: int) -> dict[str, tuple[float, int]]:
+    """Accumulate the gradients of the mean losses over all parts; the sum and count of each loss."""
+    counts = {name: sum(map(one.count, parts)) for name, one in module.objectives.items()}
     sums = dict.fromkeys(counts, 0.0)
     for number, part in enumerate(parts):
-        losses = learner.losses(part, Noise(seed, step, number))
-        share = torch.stack([losses[name].total / max(count, 1) for name, count in counts.items()]).sum()
-        if share.requires_grad:
-            share.backward()  # type: ignore[no-untyped-call]
+        losses = module.losses(part, DropoutRng(seed, step, number))
+        loss_sum = torch.stack([losses[name].total / max(count, 1) for name, count in counts.items()]).sum()
+        if loss_sum.requires_grad:
+            loss_sum.backward()  # type: ignore[no-untyped-call]
         for name, loss in losses.items():
             sums[name] += float(loss.total.detach())
     return {name: (sums[name], counts[name]) for name in counts}
 
 
-def measure_losses(learner: Learner, parts: Sequence[Batch]) -> dict[str, float]:
-    """The mean loss of each objective on given batches, as in use."""
+def measure_losses(module: TrainingModule, parts: Sequence[Batch]) -> dict[str, float]:
+    """The mean loss of each objective on given batches, in evaluation mode."""
     sums: dict[str, list[float]] = {}
     with torch.no_grad():
         for part in parts:
-            for name, loss in learner.losses(part, None).items():
+            for name, loss in module.losses(part, None).items():
                 sums.setdefault(name, []).append(float(loss.total))
-    counts = {name: sum(map(one.count, parts)) for name, one in learner.objectives.items()}
+    counts = {name: sum(map(one.count, parts)) for name, one in module.objectives.items()}
     return {name: float(np.sum(totals)) / counts[name] for name, totals in sums.items() if counts[name]}

@@ -1,208 +1,229 @@
-"""Training nets: from a recipe and a token store to a session of learning, and to a model."""
+"""Training of networks: from a recipe and a corpus to a trainer and a model."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from firth.counts.runs import memory_available
+from firth.cores import cores
 from firth.errors import RecipeError
-from firth.fit import settle
+from firth.fit import resolve
 from firth.fit.batches import Batches, vocabulary_of
-from firth.fit.checkpoints import Checkpoints
-from firth.fit.curves import CURVE, METRICS, MetricsFile, draw_curve, to_lines
-from firth.fit.first_vectors import first_vectors, warm_up
-from firth.fit.loop import Learner, Plan, State, make_learner, measure_losses
+from firth.fit.loop import TrainingModule, TrainingPlan, TrainingState, make_training_module, measure_losses
 from firth.fit.optimisers import make_optimiser
 from firth.fit.preflight import describe, make_plan
-from firth.fit.session import Session, machine
-from firth.fit.train import Run, Trained
+from firth.fit.run import TrainingResult, TrainingRun
+from firth.fit.trainer import CURVE, METRICS, MetricsFile, Trainer, draw_curve, to_lines, torch_settings
+from firth.lm.language_model import UnknownWordModel
+from firth.memory import memory_available
 from firth.nets.batch import Batch
-from firth.nets.model import NetModel, make_model
+from firth.nets.model import NetModel
 from firth.nets.network import Vocabulary
 from firth.nets.recipe import NetRecipe
+from firth.nets.restore import make_model
 from firth.progress import note
 from firth.recipes.values import recipe_to_json
-from firth.tokens.build import open_store
-from firth.tokens.spelling import Spelling
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import MASK, Tokenizer
+from firth.vectors.job import VectorJob
+from firth.vectors.recipe import Word2vecRecipe
+from firth.vectors.text import TrainingText, training_text
+from firth.vectors.word2vec import train_word2vec
 
-_VALID_TOKENS = (1_000, 50_000)  # of held-out text that are looked at each time, at least and at most
-_VALID_SHARE = 0.01  # of the tokens of a run that these may be
+_VALID_TOKENS = (1_000, 50_000)  # least and most tokens of held-out text per validation
+_VALID_FRACTION = 0.01  # of the tokens of a run
 
 
-def train_net(
-    recipe: NetRecipe,
-    run: Run,
-    tokenizer: Tokenizer,
-    store: TokenStore,
-    start: NetModel | None = None,
-) -> Trained:
-    """The network that the recipe makes of the store, as far as the budget goes; from `start` on if it is given."""
+def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None) -> TrainingResult:
+    """The network trained on the corpus within the budget; with `start`, its parameters are trained further."""
+    if run.tokenizer is None and run.named:
+        recipe, reason = resolve.resolve_vocabulary(recipe, run.settings, run.corpus)
+        if reason:
+            note(f"chosen: {reason}")
+    tokenizer, store = run.open_tokens(recipe.tokenizer)
     if run.seed < 0:
         raise RecipeError(f"--seed {run.seed} must be 0 or more.")
-    if recipe.encoder.source:
+    if recipe.encoder.cross_width:
         raise RecipeError(
-            "a text alone has no source to look at: leave encoder.source out, and give --decoder to finetune."
+            "a text alone has no encoder states to attend to: leave encoder.cross_width out, and give --decoder to "
+            "finetune."
         )
-    recipe = _settle(recipe, run, tokenizer, store)
-    settle.require_memory(recipe, len(tokenizer), memory_available())
-    with machine(run.threads):
-        session = open_session(recipe, run, tokenizer, store, start)
-        session.learn()
-        return _trained(session, run, tokenizer, store, start)
+    recipe = _resolve(recipe, run, tokenizer, store)
+    resolve.require_memory(recipe, len(tokenizer), memory_available())
+    with torch_settings(run.threads):
+        trainer = open_trainer(recipe, run, tokenizer, store, start)
+        trainer.train()
+        return _result(trainer, run, tokenizer, store, start)
 
 
-def _settle(recipe: NetRecipe, run: Run, tokenizer: Tokenizer, store: TokenStore) -> NetRecipe:
-    """The recipe with all that was left open filled in; tells what was chosen."""
-    recipe, known = recipe.with_tokenizer(tokenizer.recipe), len(tokenizer)
+def _resolve(recipe: NetRecipe, run: TrainingRun, tokenizer: Tokenizer, store: TokenStore) -> NetRecipe:
+    """The recipe with all unset fields filled in; notes what was chosen."""
+    recipe, vocabulary = recipe.with_tokenizer(tokenizer.recipe), len(tokenizer)
     if run.named:
-        chosen = []
+        reasons = []
         if run.size is None:
-            recipe, why = settle.settle_size(recipe, run.settings, store, known, run.budget)
-            chosen.append(why)
-        recipe, why = settle.settle_rest(recipe, run.settings, store, known, run.budget)
-        chosen.append(why)
-        if any(chosen):
-            note("chosen: " + "; ".join(filter(None, chosen)))
-    return settle.fill_in(recipe, known)
+            recipe, reason = resolve.resolve_size(recipe, run.settings, store, vocabulary, run.budget)
+            reasons.append(reason)
+        recipe, reason = resolve.resolve_rest(recipe, run.settings, store, vocabulary, run.budget)
+        reasons.append(reason)
+        if any(reasons):
+            note("chosen: " + "; ".join(filter(None, reasons)))
+    return resolve.fill_in(recipe, vocabulary)
 
 
-def open_session(
-    recipe: NetRecipe, run: Run, tokenizer: Tokenizer, store: TokenStore, start: NetModel | None
-) -> Session:
-    """A run with its plan, new or taken up where it was interrupted."""
+def open_trainer(
+    recipe: NetRecipe, run: TrainingRun, tokenizer: Tokenizer, store: TokenStore, start: NetModel | None
+) -> Trainer:
+    """A new or resumed run with its plan."""
     if recipe.learning.patience and run.valid is None:
         raise RecipeError("learning.patience waits for progress on held-out text: give some with --valid.")
-    # Output layers are built by the counts: those of the first text, where a model is gone on from.
-    vocabulary = vocabulary_of(tokenizer, store)
-    first = vocabulary if start is None else Vocabulary(tokenizer.vocabulary, start.counts)
-    valid = None if run.valid is None else open_store(run.valid, tokenizer, run.threads)
-    keeper = _keeper(recipe, run, store, valid)
-    kept = keeper.kept() if keeper is not None else None
+    vocabulary, valid = vocabulary_of(tokenizer, store), run.open_valid(tokenizer)
+    settings = recipe_to_json(recipe)
+    settings["learning"].pop("lr")  # a resumed run may use another one
+    checkpointer = run.checkpointer(settings, store, valid=valid.digest if valid else None, start=run.start)
+    checkpoint = checkpointer.load() if checkpointer is not None else None
     vectors, spent = None, 0.0
-    if kept is None and start is None and recipe.embedding.start == "vectors":
-        tokens = settle.vector_tokens(recipe, len(tokenizer), run.budget, store.facts.tokens)
-        warm_up(tokenizer, store, recipe.embedding.width)
+    if checkpoint is None and start is None and recipe.embedding.init == "vectors":
+        tokens = resolve.vector_tokens(recipe, len(tokenizer), run.budget, store.info.tokens)
+        compile_kernels(tokenizer, store, recipe.embedding.width)
         began = time.monotonic()
-        vectors = first_vectors(tokenizer, store, recipe.embedding.width, tokens, run.seed, run.threads)
+        vectors = embedding_init(tokenizer, store, recipe.embedding.width, tokens, run.seed, run.threads)
         spent = time.monotonic() - began
-    learner = make_learner(recipe, first, run.seed, vectors)
-    learner.network.output.prepare(store)
+    # Output layers depend on token counts: in further training, those of the original text.
+    counted = vocabulary if start is None else Vocabulary(tokenizer.vocabulary, start.counts)
+    module = make_training_module(recipe, counted, run.seed, vectors)
+    module.network.output.prepare(store)
     if start is not None:
-        learner.restore(learner.arrays() | {_full_name(name): array for name, array in start.arrays().items()})
-    objectives = list(learner.objectives.values())
+        names = {name: name if name.startswith("heads.") else f"network.{name}" for name in start.arrays()}
+        module.restore(module.arrays() | {names[name]: array for name, array in start.arrays().items()})
+    objectives = list(module.objectives.values())
     batches = Batches(recipe, store, objectives, run.seed)
-    session = Session(
+    began = time.monotonic() - spent
+    if batches.split:
+        note(f"{batches.split:,} sentences were longer than {recipe.sequence.length} tokens and were split")
+    if checkpoint is None:
+        plan = _plan(recipe, run, module, batches, len(vocabulary), began)
+    else:
+        plan = TrainingPlan(**checkpoint[1]["plan"])
+    evaluate = None
+    if valid is not None:
+        least, most = _VALID_TOKENS
+        size = min(max(round(_VALID_FRACTION * plan.tokens), least), most)
+        evaluate = partial(_evaluate, module, Batches(recipe, valid, objectives, run.seed).fixed(size))
+    trainer = Trainer(
         recipe=recipe,
         seed=run.seed,
         vocabulary=vocabulary,
-        learner=learner,
-        optimiser=make_optimiser(recipe.learning, learner, 0.0),
+        module=module,
+        optimiser=make_optimiser(recipe.learning, module, 0.0),
         batches=batches,
-        plan=Plan("tokens", 1.0, 1),
-        state=State(),
-        keeper=keeper,
+        plan=plan,
+        state=TrainingState(),
+        checkpointer=checkpointer,
         file=MetricsFile(run.out),
         threads=torch.get_num_threads(),
-        began=time.monotonic() - spent,
-        keep_best=recipe.learning.patience > 0,
+        began=began,
+        evaluate=evaluate,
+        restores_best=recipe.learning.patience > 0,
     )
-    if batches.split:
-        note(f"{batches.split:,} sentences were longer than rows of {recipe.rows.length} tokens and were split")
-    if kept is not None:
-        session.take_up(*kept)
-    else:
-        _plan(session, run)
-    if valid is not None:
-        least, most = _VALID_TOKENS
-        size = min(max(round(_VALID_SHARE * session.plan.tokens), least), most)
-        session.valid = Batches(recipe, valid, objectives, run.seed).fixed(size)
-        session.examine = lambda: _examine(learner, session.valid)
-    if kept is None:
-        if start is not None and session.examine is not None:
-            session.state.first = session.examine()["valid_loss"]
-        if session.keeper is not None:  # before the first step, so that the plan is the same for whoever goes on
-            session.keep()
-    return session
+    if checkpoint is not None:
+        trainer.restore(*checkpoint)
+        return trainer
+    if start is not None and evaluate is not None:
+        trainer.state.first = evaluate()["valid_loss"]
+    if checkpointer is not None:  # before the first step, so that a resumed run has the same plan
+        trainer.save()
+    return trainer
 
 
-def _examine(learner: Learner, parts: Sequence[Batch]) -> dict[str, Any]:
-    """The losses on held-out text."""
-    losses = measure_losses(learner, parts)
+def _evaluate(module: TrainingModule, parts: Sequence[Batch]) -> dict[str, Any]:
+    losses = measure_losses(module, parts)
     return {"valid_loss": sum(losses.values()), "valid_losses": losses}
 
 
-def _plan(session: Session, run: Run) -> None:
-    """Measures and plans."""
-    recipe, batches, most = session.recipe, session.batches, math.inf
-    if settle.is_free(run.settings, "learning.epochs"):
-        most = settle.tokens_within(recipe, len(session.vocabulary), None, batches.tokens)
-    session.plan, pace = make_plan(
-        session.learner, batches, recipe, run.budget, run.seed, most=most, spent=session.elapsed
-    )
-    note(describe(session.plan, pace, session.learner, batches.tokens))
-    if run.budget is None and session.plan.tokens < recipe.learning.epochs * batches.tokens:
-        note("that is what an ordinary machine does in ten minutes: give a --budget for more")
+def _plan(
+    recipe: NetRecipe, run: TrainingRun, module: TrainingModule, batches: Batches, vocabulary: int, began: float
+) -> TrainingPlan:
+    """Measure the speed and plan the run."""
+    most = math.inf
+    if resolve.is_unset(run.settings, "learning.epochs"):
+        most = resolve.tokens_within(recipe, vocabulary, None, batches.tokens)
+    spent = time.monotonic() - began
+    plan, throughput = make_plan(module, batches, recipe, run.budget, run.seed, most=most, spent=spent)
+    note(describe(plan, throughput, module, batches.tokens))
+    if run.budget is None and plan.tokens < recipe.learning.epochs * batches.tokens:
+        note("that is ten minutes of training on an ordinary machine: give a --budget for more")
+    return plan
 
 
-def _keeper(recipe: NetRecipe, run: Run, store: TokenStore, valid: TokenStore | None) -> Checkpoints | None:
-    """What keeps the state of the run, if it has a folder. Whoever goes on may take smaller steps, no other recipe."""
-    if run.out is None:
-        return None
-    settings = recipe_to_json(recipe)
-    settings["learning"] = {key: value for key, value in settings["learning"].items() if key != "rate"}
-    identity = {
-        "recipe": settings,
-        "store": store.digest,
-        "seed": run.seed,
-        "budget": run.budget.text if run.budget else None,
-        "valid": valid.digest if valid else None,
-        "start": run.start,
-    }
-    return Checkpoints(run.out, json.loads(json.dumps(identity)), run.resume)
-
-
-def _full_name(name: str) -> str:
-    """The learner's name of an array of a model."""
-    return name if name.startswith("heads.") else f"network.{name}"
-
-
-def _trained(session: Session, run: Run, tokenizer: Tokenizer, store: TokenStore, start: NetModel | None) -> Trained:
-    learner, state, recipe = session.learner, session.state, session.recipe
+def _result(
+    trainer: Trainer, run: TrainingRun, tokenizer: Tokenizer, store: TokenStore, start: NetModel | None
+) -> TrainingResult:
+    module, state, recipe = trainer.module, trainer.state, trainer.recipe
     heads = {} if start is None else dict(start.heads)
-    heads |= {f"heads.{name}": tensor for name, tensor in learner.heads.state_dict().items()}
-    once = np.flatnonzero(session.vocabulary.counts == 1)
-    spelling = Spelling.train(tokenizer.vocabulary[word] for word in once.tolist() if word > MASK)
-    model = make_model(recipe, learner.network, tokenizer, run.corpus.layout, spelling, heads)
+    heads |= {f"heads.{name}": tensor for name, tensor in module.heads.state_dict().items()}
+    once = np.flatnonzero(trainer.vocabulary.counts == 1)
+    unknown_word_model = UnknownWordModel.train(tokenizer.vocabulary[word] for word in once.tolist() if word > MASK)
+    model = make_model(recipe, module.network, tokenizer, run.corpus.layout, unknown_word_model, heads)
     last = next((record for record in reversed(state.records) if record["losses"]), state.records[-1])
     valid = next((record for record in reversed(state.records) if "valid_loss" in record), None)
     metrics = {
-        "parameters": sum(parameter.numel() for parameter in learner.parameters()),
+        "parameters": sum(parameter.numel() for parameter in module.parameters()),
         "steps": state.step,
-        "passes": state.records[-1]["passes"],
+        "epochs": state.records[-1]["epochs"],
         "loss": last["loss"],
         "losses": last["losses"],
-        "split_sentences": session.batches.split,
+        "split_sentences": trainer.batches.split,
     }
     if valid is not None:
-        metrics["valid_loss"] = state.best if session.best else valid["valid_loss"]
+        metrics["valid_loss"] = state.best if trainer.best else valid["valid_loss"]
     if state.first is not None:
         metrics["valid_loss_before"] = state.first
-    if session.plan.changed:
-        metrics["plan_changed"] = session.plan.changed
-    return Trained(
-        model,
-        recipe,
-        store,
-        {"seconds": session.elapsed, "tokens": state.tokens, "flops": state.flops},
-        metrics,
-        {METRICS: to_lines(state.records), CURVE: draw_curve(state.records, " + ".join(recipe.names))},
-    )
+    if trainer.plan.changed:
+        metrics["plan_changed"] = trainer.plan.changed
+    spent = {"seconds": trainer.elapsed, "tokens": state.tokens, "flops": state.flops}
+    files = {METRICS: to_lines(state.records), CURVE: draw_curve(state.records, " + ".join(recipe.names))}
+    return TrainingResult(model, store, spent, metrics, files)
+
+
+Floats = npt.NDArray[np.float32]
+
+
+def embedding_init(
+    tokenizer: Tokenizer, store: TokenStore, width: int, tokens: int, seed: int, threads: int | None
+) -> Floats:
+    """(vocabulary, width): directions of CBOW vectors trained on a number of tokens; threads do not matter."""
+    note(f"initial embeddings: CBOW reads {tokens:,} tokens")
+    text = training_text(store, tokenizer)
+    return directions(_cbow(text, tokenizer, width, tokens, seed, threads), text.counts)
+
+
+def compile_kernels(tokenizer: Tokenizer, store: TokenStore, width: int) -> None:
+    """Compile the kernels of CBOW, half a minute after installation, which should not count towards a time budget."""
+    _cbow(training_text(store, tokenizer), tokenizer, width, tokens=1, seed=0, threads=1)
+
+
+def _cbow(
+    text: TrainingText, tokenizer: Tokenizer, width: int, tokens: int, seed: int, threads: int | None
+) -> npt.NDArray[np.floating]:
+    recipe = Word2vecRecipe(tokenizer=tokenizer.recipe, dimension=width, architecture="cbow")
+    job = VectorJob(text=text, tokenizer=tokenizer, layout="lines", seed=seed, threads=cores(threads), tokens=tokens)
+    return np.asarray(train_word2vec(recipe, job).model.vectors)
+
+
+def directions(vectors: npt.NDArray[np.floating], counts: npt.NDArray[np.int64]) -> Floats:
+    """Unit vectors of the differences to the mean; zeros for tokens that do not occur in the text.
+
+    >>> directions(np.array([[9.0, 9.0], [3.0, 1.0], [1.0, 1.0]]), np.array([0, 5, 5])).tolist()
+    [[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0]]
+    """
+    occurs = counts[: len(vectors)] > 0
+    centred = np.where(occurs[:, None], vectors - vectors[occurs].mean(0), 0.0)
+    return np.asarray(centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12), dtype=np.float32)

@@ -18,34 +18,34 @@ _BETA1 = 0.9
 
 
 def parameter_groups(parameters: Iterable[Tensor], decay: float, scale: float = 1.0) -> list[dict[str, Any]]:
-    """Biases and the factors of norms are not decayed; `scale` is what the learning rate is multiplied by for all."""
-    learnt = [parameter for parameter in parameters if parameter.requires_grad]
+    """Two groups, since biases and norms have no weight decay; `scale` is a factor of the learning rate."""
+    trainable = [parameter for parameter in parameters if parameter.requires_grad]
     return [
-        {"params": [p for p in learnt if p.ndim > 1], "weight_decay": decay, "scale": scale},
-        {"params": [p for p in learnt if p.ndim <= 1], "weight_decay": 0.0, "scale": scale},
+        {"params": [p for p in trainable if p.ndim > 1], "weight_decay": decay, "scale": scale},
+        {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0, "scale": scale},
     ]
 
 
 def make_optimiser(
-    learning: LearningRecipe, learner: nn.Module, rate: float, groups: list[dict[str, Any]] | None = None
+    learning: LearningRecipe, module: nn.Module, lr: float, groups: list[dict[str, Any]] | None = None
 ) -> Optimizer:
-    """The optimiser that a recipe asks for."""
-    groups = groups or parameter_groups(learner.parameters(), learning.decay)
+    """The optimiser of a recipe."""
+    groups = groups or parameter_groups(module.parameters(), learning.weight_decay)
     betas = (_BETA1, learning.beta2)
     makers: dict[str, Callable[[], Optimizer]] = {
-        "adamw": lambda: AdamW(groups, rate, betas, 1e-6, fused=True),
-        "adam": lambda: Adam(groups, rate, betas, 1e-8, fused=True),
-        "adagrad": lambda: Adagrad(groups, rate, fused=True),
-        "sgd": lambda: SGD(groups, rate, fused=True),
-        "lamb": lambda: Lamb(groups, rate, betas, 1e-6),
+        "adamw": lambda: AdamW(groups, lr, betas, 1e-6, fused=True),
+        "adam": lambda: Adam(groups, lr, betas, 1e-8, fused=True),
+        "adagrad": lambda: Adagrad(groups, lr, fused=True),
+        "sgd": lambda: SGD(groups, lr, fused=True),
+        "lamb": lambda: Lamb(groups, lr, betas, 1e-6),
     }
     return makers[learning.optimiser]()
 
 
 class Lamb(Optimizer):
-    """Adam's direction, as long as a share of the parameters it moves (You et al. 2020, algorithm 2).
+    """LAMB: Adam's direction scaled by the norm of the parameters (You et al. 2020, algorithm 2).
 
-    Biases and norms, which are not decayed, take Adam's own step, as in the authors' program.
+    Biases and norms, which have no weight decay, take Adam's step, as in the authors' program.
     """
 
     def __init__(self, params: Any, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-6) -> None:
@@ -53,13 +53,13 @@ class Lamb(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Moves all parameters that have gradients."""
+        """Update all parameters that have gradients."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._move(parameter, parameter.grad, group)
+                    self._update(parameter, parameter.grad, group)
 
-    def _move(self, parameter: Tensor, gradient: Tensor, group: Mapping[str, Any]) -> None:
+    def _update(self, parameter: Tensor, gradient: Tensor, group: Mapping[str, Any]) -> None:
         state = self.state[parameter]
         if not state:
             state["step"] = torch.zeros(())
@@ -69,38 +69,38 @@ class Lamb(Optimizer):
         mean, square = state["exp_avg"], state["exp_avg_sq"]
         mean.lerp_(gradient, 1 - beta1)
         square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        spread = (square / (1 - beta2**step)).sqrt_().add_(group["eps"])
-        direction = (mean / (1 - beta1**step)).div_(spread)
+        root = (square / (1 - beta2**step)).sqrt_().add_(group["eps"])
+        direction = (mean / (1 - beta1**step)).div_(root)
         ratio = 1.0
         if parameter.ndim > 1:
             direction.add_(parameter, alpha=group["weight_decay"])
-            length, size = float(direction.norm()), float(parameter.norm())
-            ratio = size / length if size > 0 and length > 0 else 1.0
+            direction_norm, norm = float(direction.norm()), float(parameter.norm())
+            ratio = norm / direction_norm if norm > 0 and direction_norm > 0 else 1.0
         parameter.add_(direction, alpha=-group["lr"] * ratio)
 
 
-def forget(optimiser: Optimizer, parameters: Iterable[Tensor]) -> None:
-    """Makes the past of some parameters unknown to their optimiser, as before the first step."""
+def reset_state(optimiser: Optimizer, parameters: Iterable[Tensor]) -> None:
+    """Reset the optimiser state of some parameters to that before the first step."""
     for parameter in parameters:
         for value in optimiser.state.get(parameter, {}).values():
             value.zero_()
 
 
-def optimiser_arrays(optimiser: Optimizer, learner: nn.Module) -> dict[str, npt.NDArray[Any]]:
+def optimiser_arrays(optimiser: Optimizer, module: nn.Module) -> dict[str, npt.NDArray[Any]]:
     """The state of an optimiser as arrays named `optimiser.PARAMETER.KEY`, which share its memory."""
     found = {}
-    for name, parameter in learner.named_parameters():
+    for name, parameter in module.named_parameters():
         for key, value in optimiser.state.get(parameter, {}).items():
             found[f"optimiser.{name}.{key}"] = value.detach().numpy()
     return found
 
 
-def restore_optimiser(optimiser: Optimizer, learner: nn.Module, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Puts back what `optimiser_arrays` gave."""
-    parameters = dict(learner.named_parameters())
+def restore_optimiser(optimiser: Optimizer, module: nn.Module, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Load the state that `optimiser_arrays` returned."""
+    parameters = dict(module.named_parameters())
     for full, array in arrays.items():
-        place, _, key = full.rpartition(".")
-        kind, _, name = place.partition(".")
+        prefix, _, key = full.rpartition(".")
+        kind, _, name = prefix.partition(".")
         if kind != "optimiser":
             continue
         if name not in parameters or array.shape not in ((), parameters[name].shape):

@@ -1,49 +1,130 @@
-"""Rows: a text laid out for a network, any row of which can be made without the others."""
+"""Splitting a text into sequences, packing them into rows, and filling batches, any row without the others."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from firth.fit._packing_kernels import (
+    best_fit,
+    count_longer,
+    cut_documents,
+    cut_pairs,
+    cut_sentences,
+    cut_text,
+    pair_sentences,
+)
 from firth.fit._row_kernels import END_ID, fill_sequences, fill_stream, measure
-from firth.fit.packing import bounds_of, pack
 from firth.nets.batch import Batch
+from firth.nets.recipe import Format
 from firth.objectives.sequences import Integers, Sequences
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import EOS, PAD
 
 assert EOS == END_ID
 
+PAIRS: tuple[Format, ...] = ("segment-pair", "sentence-pair")
+_WINDOW = 1 << 16  # sequences sorted by length at a time before packing
+_NO_EDGES = np.zeros(0, dtype=np.int64)
 
-class Rows(Protocol):
-    """The rows of one pass over a text."""
+
+def bounds_of(store: TokenStore) -> tuple[Integers, Integers]:
+    """The offsets of sentences and of documents of a store as signed integers, memory-mapped."""
+    return store.sentences.view(np.int64), store.documents.view(np.int64)
+
+
+def text_capacity(form: Format, length: int, copies: int = 1) -> int:
+    """Tokens of text in a sequence of a length, without the special tokens before it and after its segments.
+
+    >>> text_capacity("full-sentences", 128), text_capacity("segment-pair", 128)
+    (126, 125)
+    >>> text_capacity("sentences", 128, copies=2)
+    62
+    """
+    segments = 2 if form in PAIRS else 1
+    return (length - 1 - segments * copies) // copies
+
+
+def cut_sequences(store: TokenStore, form: Format, limit: int, key: int) -> Sequences:
+    """The text of a store as sequences of at most `limit` tokens, in order; every token is in one of them.
+
+    Random choices (in segment pairs: the split and the short ones) depend on `key` only.
+    """
+    sentences, documents = bounds_of(store)
+    edges = sentences[documents] if form in PAIRS else _NO_EDGES
+    if form == "sentences" and count_longer(sentences, limit) == 0:
+        return Sequences(sentences[:-1, None], sentences[1:, None], limit, edges, {})
+    if form == "sentences":
+        cuts = cut_sentences(sentences, store.word_starts, limit)
+    elif form == "full-sentences":
+        cuts = cut_text(sentences, documents, store.word_starts, limit)
+    elif form == "doc-sentences":
+        cuts = cut_documents(sentences, documents, store.word_starts, limit)
+    elif form == "segment-pair":
+        cuts = cut_pairs(sentences, documents, store.word_starts, limit, key)
+    else:
+        pieces = cut_sentences(sentences, store.word_starts, limit // 2)
+        cuts = pair_sentences(pieces, sentences, documents, store.word_starts)
+    return Sequences(cuts[:, :-1], cuts[:, 1:], limit, edges, {})
+
+
+class Packed(NamedTuple):
+    """The sequences of each row."""
+
+    bounds: Integers
+    """Row r holds `members[bounds[r]:bounds[r + 1]]`."""
+    members: Integers
+    used: Integers
+    """The length of each row without padding."""
+
+
+def pack(lengths: Integers, capacity: int) -> Packed:
+    """Best-fit decreasing packing of sequences into rows of a capacity.
+
+    Only some thousands are sorted by length at a time, so that sequences near in the text stay near.
+
+    >>> packed = pack(np.array([6, 7, 4, 1, 2]), 10)
+    >>> packed.used.tolist(), [packed.members[a:b].tolist() for a, b in zip(packed.bounds, packed.bounds[1:])]
+    ([10, 10], [[1, 3, 4], [0, 2]])
+    """
+    if lengths.max() > capacity:
+        raise ValueError(f"a sequence of {lengths.max()} tokens does not fit into rows of {capacity}")
+    begins = range(0, lengths.size, _WINDOW)
+    order = [begin + np.argsort(-lengths[begin : begin + _WINDOW], kind="stable") for begin in begins]
+    rows, used = best_fit(lengths, np.concatenate(order), capacity)
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=used.size))])
+    return Packed(bounds, np.argsort(rows, kind="stable"), used)
+
+
+class BatchRows(Protocol):
+    """The rows of an epoch."""
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of rows."""
 
     @property
     def fill(self) -> float:
-        """The share of places that are not padding."""
+        """The fraction of positions that are not padding."""
 
     def batch(self, rows: Integers) -> Batch:
-        """Some of the rows."""
+        """The batch of some rows."""
 
 
 class StreamRows:
-    """Documents as `EOS s1 EOS s2 EOS`, one after another in a circle, cut into rows of a length wherever that falls.
+    """A circular stream of documents, `EOS s1 EOS s2 EOS`, split into rows of a fixed length.
 
-    With an overlap of one, the last token of a row is also the first of the next: so each is predicted once. What is
-    kept in memory does not grow with the text: places are found by bisection in the bounds on the disk.
+    With an overlap of one, the last token of a row is also the first of the next, so that each is predicted once.
+    Memory does not grow with the text: offsets are found by bisection in the memory-mapped bounds.
     """
 
     def __init__(self, store: TokenStore, length: int, overlap: int, key: int) -> None:
         self.store, self.overlap = store, overlap
         self._sentences, self._documents = bounds_of(store)
-        self._size = len(store) + store.facts.sentences + store.facts.documents
+        self._size = len(store) + store.info.sentences + store.info.documents
         self._whole = self._size <= length
         self._stride = self._size if self._whole else length - overlap
         self._offset = 0 if self._whole else key % self._size
@@ -59,35 +140,33 @@ class StreamRows:
     def batch(self, rows: Integers) -> Batch:
         reach = 0 if self._whole else self.overlap
         counts = np.minimum(self._stride, self._size - rows * self._stride) + reach
-        planes = _Planes(rows.size, int(counts.max()))
+        arrays = _BatchArrays(rows.size, int(counts.max()))
         begins = (self._offset + rows * self._stride) % self._size
         text = fill_stream(
-            self.store.ids,
-            self.store.starts,
-            self._sentences,
-            self._documents,
-            begins,
-            counts,
-            reach > 0,
-            planes.ids,
-            planes.words,
-            planes.parts,
-            planes.positions,
-        )
-        return planes.batch(rows, text)
+            self.store.ids, self.store.word_starts, self._sentences, self._documents, begins, counts, reach > 0,
+            arrays.ids, arrays.word_starts, arrays.sequence_ids, arrays.position_ids,
+        )  # fmt: skip
+        return arrays.batch(rows, text)
 
 
 class PackedRows:
-    """Sequences `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, several to a row where they are short."""
+    """Rows of packed sequences `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`."""
 
     def __init__(
-        self, store: TokenStore, sequences: Sequences, length: int, opening: int, over: bool, segments: bool
+        self,
+        store: TokenStore,
+        sequences: Sequences,
+        length: int,
+        opening: int,
+        crosses_documents: bool,
+        segments: bool,
     ) -> None:
-        """`opening` is the token before a sequence; with `over` they reach over documents, which `EOS` then parts."""
+        """`opening` is the token before a sequence; with `crosses_documents`, `EOS` separates documents within it."""
         self.store, self.sequences = store, sequences
-        self._opening, self._over, self._segments, self._length = opening, over, segments, length
+        self._opening, self._crosses_documents = opening, crosses_documents
+        self._segments, self._length = segments, length
         self._sentences, self._documents = bounds_of(store)
-        lengths = measure(sequences.begins, sequences.ends, over, self._sentences, self._documents)
+        lengths = measure(sequences.starts, sequences.ends, crosses_documents, self._sentences, self._documents)
         self._packed = pack(lengths, length)
 
     @property
@@ -100,48 +179,38 @@ class PackedRows:
 
     def batch(self, rows: Integers) -> Batch:
         bounds, members, used = self._packed
-        planes = _Planes(rows.size, int(used[rows].max()))
+        arrays = _BatchArrays(rows.size, int(used[rows].max()))
         text = fill_sequences(
-            self.store.ids,
-            self.store.starts,
-            self._sentences,
-            self._documents,
-            self.sequences.begins,
-            self.sequences.ends,
-            self._over,
-            self._opening,
-            bounds,
-            members,
-            rows,
-            planes.ids,
-            planes.words,
-            planes.parts,
-            planes.positions,
-            planes.segments,
-        )
-        batch = planes.batch(rows, text)
+            self.store.ids, self.store.word_starts, self._sentences, self._documents, self.sequences.starts,
+            self.sequences.ends, self._crosses_documents, self._opening, bounds, members, rows, arrays.ids,
+            arrays.word_starts, arrays.sequence_ids, arrays.position_ids, arrays.segments,
+        )  # fmt: skip
+        batch = arrays.batch(rows, text)
         if self._segments:
-            batch.segments = torch.from_numpy(planes.segments)
-        here = np.concatenate([members[bounds[row] : bounds[row + 1]] for row in rows])
+            batch.segment_ids = torch.from_numpy(arrays.segments)
+        in_batch = np.concatenate([members[bounds[row] : bounds[row + 1]] for row in rows])
         for name, labels in self.sequences.labels.items():
-            batch.marks[name] = torch.from_numpy(labels[here])
+            batch.labels[name] = torch.from_numpy(labels[in_batch])
         return batch
 
 
-class _Planes:
-    """The arrays of a batch while they are filled."""
+class _BatchArrays:
+    """The arrays of a batch before they are filled, of shape (rows, length)."""
 
-    def __init__(self, rows: int, places: int) -> None:
-        shape = (rows, places)
+    def __init__(self, rows: int, length: int) -> None:
+        shape = (rows, length)
         self.ids = np.full(shape, PAD, dtype=np.int64)
-        self.words: npt.NDArray[np.bool_] = np.ones(shape, dtype=bool)
-        self.parts: npt.NDArray[Any] = np.full(shape, -1, dtype=np.int64)
-        self.positions, self.segments = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        self.word_starts: npt.NDArray[np.bool_] = np.ones(shape, dtype=bool)
+        self.sequence_ids: npt.NDArray[Any] = np.full(shape, -1, dtype=np.int64)
+        self.position_ids, self.segments = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
 
-    def batch(self, keys: Integers, tokens: int) -> Batch:
-        """The batch; where every row is one whole part nothing is said of parts and positions."""
-        batch = Batch(torch.from_numpy(self.ids), torch.from_numpy(self.words), tokens=int(tokens))
-        batch.keys = torch.from_numpy(np.ascontiguousarray(keys))
-        if self.parts.any():
-            batch.parts, batch.positions = torch.from_numpy(self.parts), torch.from_numpy(self.positions)
+    def batch(self, row_seeds: Integers, tokens: int) -> Batch:
+        """The batch; sequence and position ids are left out where every row is one sequence."""
+        batch = Batch(torch.from_numpy(self.ids), torch.from_numpy(self.word_starts), tokens=int(tokens))
+        batch.row_seeds = torch.from_numpy(np.ascontiguousarray(row_seeds))
+        if self.sequence_ids.any():
+            batch.sequence_ids, batch.position_ids = (
+                torch.from_numpy(self.sequence_ids),
+                torch.from_numpy(self.position_ids),
+            )
         return batch

@@ -1,21 +1,19 @@
-"""Training vectors: each kind of recipe has its trainer, which sees a text of ids and nothing else."""
+"""Training of vectors."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import Any
 
 from firth.cores import cores
-from firth.errors import AbilityError, TokenizerError
-from firth.fit.checkpoints import Checkpoints
-from firth.fit.labels import Labels, read_labels
+from firth.errors import AbilityError, RecipeError, TokenizerError
+from firth.fit.labels import read_labels
+from firth.fit.run import TrainingResult, TrainingRun
+from firth.memory import trim_heap
 from firth.recipes.values import recipe_to_json
 from firth.tokens.build import open_store
-from firth.tokens.extend import extend_tokenizer
-from firth.tokens.memory import return_freed
-from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
-from firth.vectors.job import Job, Result
+from firth.tokens.train import extend_tokenizer
+from firth.vectors.job import VectorJob, VectorResult
 from firth.vectors.model import VectorModel
 from firth.vectors.phrases import find_phrases
 from firth.vectors.recipe import (
@@ -32,32 +30,23 @@ from firth.vectors.recipe import (
 from firth.vectors.text import training_text
 from firth.vectors.word2vec import train_word2vec
 
-_MOST_WORDS = 100_000_000  # that a text may add
-
-if TYPE_CHECKING:
-    from firth.fit.train import Run
-
-TRAINERS: dict[type[VectorRecipe], str] = {
-    BagRecipe: "train_bag",
-    SvdRecipe: "train_svd",
-    BrownRecipe: "train_brown",
-    Word2vecRecipe: "train_word2vec",
-    GloveRecipe: "train_glove",
-    SenseRecipe: "train_senses",
-    ParagraphRecipe: "train_paragraphs",
-    ClassifierRecipe: "train_classifier",
-}
-"""The function in the recipe's home that trains it."""
+_MAX_NEW_WORDS = 100_000_000
 
 
-def train_vectors(recipe: VectorRecipe, run: Run, tokenizer: Tokenizer, store: TokenStore) -> Result:
-    """The vectors that the recipe makes of the store."""
-    return_freed()  # of what reading has left behind
+def train_vectors(recipe: VectorRecipe, run: TrainingRun) -> TrainingResult:
+    """The vectors of the corpus."""
+    tokenizer, store = run.open_tokens(recipe.tokenizer)
+    trim_heap()  # memory that tokenisation has freed
     budget = run.budget
     recipe = recipe.with_tokenizer(tokenizer.recipe)
     text, phrases = find_phrases(training_text(store, tokenizer), recipe.phrases)
-    labels = read_labels(run.corpus, store, tokenizer) if isinstance(recipe, ClassifierRecipe) else None
-    job = Job(
+    settings = recipe_to_json(recipe)
+    settings.pop("lr", None)  # a resumed run may use another one
+    labels, others = None, {}
+    if isinstance(recipe, ClassifierRecipe):
+        labels = read_labels(run.corpus, store, tokenizer)
+        others = {"labels": labels.digest}
+    job = VectorJob(
         text=text,
         phrases=phrases,
         tokenizer=tokenizer,
@@ -67,24 +56,63 @@ def train_vectors(recipe: VectorRecipe, run: Run, tokenizer: Tokenizer, store: T
         tokens=budget.tokens if budget else None,
         seconds=budget.seconds if budget else None,
         flops=budget.flops if budget else None,
-        keeper=_keeper(recipe, run, store, labels),
+        checkpointer=run.checkpointer(settings, store, **others),
         labels=labels.numbers if labels else None,
         names=labels.names if labels else (),
     )
-    trainer = getattr(import_module(recipe.home), TRAINERS[type(recipe)])
-    return cast(Result, trainer(recipe, job))
+    result = _train(recipe, job)
+    return TrainingResult(result.model, store, run.spent(result.tokens), result.metrics)
 
 
-def adapt_vectors(model: VectorModel, run: Run) -> tuple[Result, TokenStore]:
-    """The vectors after more training on new text, whose words are added to the model's; and the text's store.
+def _train(recipe: VectorRecipe, job: VectorJob) -> VectorResult:
+    match recipe:
+        case Word2vecRecipe():
+            return train_word2vec(recipe, job)
+        case BagRecipe():
+            from firth.vectors.bag import train_bag
 
-    The recipe in the model is the one to go on with: it may differ from the old one in how long and how fast it learns.
-    """
+            return train_bag(recipe, job)
+        case SvdRecipe():
+            from firth.vectors.svd import train_svd
+
+            return train_svd(recipe, job)
+        case BrownRecipe():
+            from firth.vectors.brown import train_brown
+
+            return train_brown(recipe, job)
+        case GloveRecipe():
+            from firth.vectors.glove import train_glove
+
+            return train_glove(recipe, job)
+        case SenseRecipe():
+            from firth.vectors.senses import train_senses
+
+            return train_senses(recipe, job)
+        case ParagraphRecipe():
+            from firth.vectors.paragraph import train_paragraphs
+
+            return train_paragraphs(recipe, job)
+        case ClassifierRecipe():
+            from firth.vectors.classifier import train_classifier
+
+            return train_classifier(recipe, job)
+    raise RecipeError(f"nothing trains a {type(recipe).__name__}.")
+
+
+def adapt_vectors(model: VectorModel, recipe: Word2vecRecipe, run: TrainingRun) -> TrainingResult:
+    """The vectors after further training on new text, whose words are added to the vocabulary."""
     if model.phrases is not None:
         raise AbilityError("phrases are found in all the text at once: train the model again on all of it.")
-    tokenizer = _with_new_words(model.tokenizer, run)
+    tokenizer: Tokenizer = model.tokenizer
+    try:
+        grown = extend_tokenizer(tokenizer, run.corpus, len(tokenizer) + _MAX_NEW_WORDS, run.threads)
+        tokenizer = Tokenizer(grown.data, tokenizer.recipe, tokenizer.dictionary)
+    except TokenizerError:  # there are no new words
+        pass
     store = open_store(run.corpus, tokenizer, run.threads)
-    job = Job(
+    known = len(model.words)
+    model.recipe = recipe
+    job = VectorJob(
         text=training_text(store, tokenizer),
         tokenizer=tokenizer,
         layout=run.corpus.layout,
@@ -92,26 +120,6 @@ def adapt_vectors(model: VectorModel, run: Run) -> tuple[Result, TokenStore]:
         threads=cores(run.threads),
         start=model,
     )
-    return train_word2vec(model.recipe.with_tokenizer(tokenizer.recipe), job), store
-
-
-def _with_new_words(tokenizer: Tokenizer, run: Run) -> Tokenizer:
-    """The tokenizer with the words of the text that occur often enough; the ids of the old ones stay."""
-    try:
-        grown = extend_tokenizer(tokenizer, run.corpus, len(tokenizer) + _MOST_WORDS, run.threads)
-    except TokenizerError:  # nothing is new
-        return tokenizer
-    return Tokenizer(grown.data, tokenizer.recipe, tokenizer.dictionary)
-
-
-def _keeper(recipe: VectorRecipe, run: Run, store: TokenStore, labels: Labels | None) -> Checkpoints | None:
-    """What keeps the state of the run, if it has a folder. Whoever goes on may take smaller steps, no other recipe."""
-    if run.out is None:
-        return None
-    settings = recipe_to_json(recipe)
-    settings.pop("learning_rate", None)
-    budget = run.budget.text if run.budget else None
-    identity = {"recipe": settings, "store": store.digest, "seed": run.seed, "budget": budget}
-    if labels is not None:
-        identity["labels"] = labels.digest
-    return Checkpoints(run.out, identity, run.resume)
+    result = train_word2vec(recipe.with_tokenizer(tokenizer.recipe), job)
+    metrics: dict[str, Any] = result.metrics | {"added": len(result.model.words) - known}
+    return TrainingResult(result.model, store, run.spent(result.tokens), metrics)

@@ -1,4 +1,4 @@
-"""Batch: rows of tokens with all that is known about them. Loss: a sum and its count."""
+"""Batch: token ids with their masks and labels. Loss: a sum and its count."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ class Loss:
 
 @dataclass
 class Batch:
-    """Rows of tokens. Objectives change the ids and note what was there."""
+    """Token ids (batch, length), which objectives corrupt, and labels. A row may hold several packed sequences."""
 
     ids: Tensor
-    """(rows, places), 64 bits."""
-    starts: Tensor
-    """Whether each token begins a word; special tokens do."""
-    parts: Tensor | None = None
-    """Which part of its row each place belongs to, -1 for padding; None if every row is one whole part."""
-    positions: Tensor | None = None
-    """The place of each token in its part; None: in its row."""
-    segments: Tensor | None = None
-    """Which segment of its part each place belongs to: 0 or 1."""
-    times: Tensor | None = None
-    """When each place becomes known, if that is not its order: see `View`."""
-    unseen: Tensor | None = None
-    """True for places that no other place sees: they ask what stands there."""
-    marks: dict[str, Tensor] = field(default_factory=dict)
-    """What objectives have noted, such as `mlm.places` (numbers of places, row after row) and `mlm.targets`."""
+    """(batch, length), int64."""
+    word_starts: Tensor
+    """(batch, length): true where a token begins a word; special tokens do."""
+    sequence_ids: Tensor | None = None
+    """(batch, length): which sequence of its row each token belongs to, -1 for padding; None: one sequence per row."""
+    position_ids: Tensor | None = None
+    """(batch, length): the position of each token in its sequence; None: in its row."""
+    segment_ids: Tensor | None = None
+    """(batch, length): the segment (0 or 1) of its sequence that each token belongs to."""
+    attention_order: Tensor | None = None
+    """(batch, length): replaces positions in causal masks, see `AttentionMask`."""
+    query_only: Tensor | None = None
+    """(batch, length): true for tokens that attend to others and to which no other token attends."""
+    labels: dict[str, Tensor] = field(default_factory=dict)
+    """Labels by objective, such as `mlm.positions` (indices into the flattened batch) and `mlm.targets`."""
     tokens: int = 0
-    """Tokens of text in it: what a budget counts."""
-    keys: Tensor | None = None
-    """A number for each row, by what it holds: noise drawn by it is the same wherever the row stands."""
+    """Tokens of text, as a budget counts them."""
+    row_seeds: Tensor | None = None
+    """(batch,): a number derived from each row's content, so that its noise does not depend on its batch."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows, and places in each."""
-        rows, places = self.ids.shape
-        return rows, places
+        """Batch size and length."""
+        rows, length = self.ids.shape
+        return rows, length

@@ -1,97 +1,103 @@
-"""Causal networks: the probability of each token after those before it, and text that goes on."""
+"""Causal networks, which score and generate text, and with a backward half (ELMo)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
-from typing import ClassVar
+from functools import cached_property
+from itertools import chain, pairwise
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from firth.abilities import Score, total
+from firth.decoding.generate import Sampling, generate
+from firth.lm.language_model import LanguageModel, TokenStream, current_sentence
 from firth.nets.batch import Batch
-from firth.nets.decoding import Sampling, generate
-from firth.nets.model import NetModel, Parts
+from firth.nets.encoders.encoder import Encoder
+from firth.nets.model import NetModel
+from firth.nets.network import KVCache
 from firth.nets.scoring import (
     DocumentScores,
-    Text,
-    Window,
-    batch_of,
-    following,
-    log_in_windows,
-    log_reading_on,
-    longest,
+    Integers,
+    LogProbs,
+    ScoringText,
+    ScoringWindow,
+    TokenScores,
+    causal_windows,
+    make_batch,
+    max_length,
+    note_long,
+    score_in_windows,
+    score_stepwise,
 )
-from firth.progress import note, progress
-from firth.tokens.language import LanguageModel, Stream, going_on
+from firth.progress import progress
 from firth.tokens.tokenizer import EOS
 
-_SENTENCES = 20_000  # that are scored at once
-_WINDOW = 1024  # tokens that a network that looks at few tokens reads at once
+_SENTENCES = 20_000  # scored at once
+_WINDOW = 1024  # tokens that a network of short context reads at once
 
 
 class CausalNet(NetModel, LanguageModel):
-    """Each sentence by itself: `</s>` before the first token, and `</s>` to be predicted after the last."""
+    """Each sentence by itself, with `</s>` before the first token and `</s>` predicted after the last."""
 
-    def __init__(self, parts: Parts) -> None:
-        LanguageModel.__init__(self, parts.recipe, parts.tokenizer, parts.layout, parts.spelling)
-        NetModel.__init__(self, parts)
+    def __init__(self, *parts: Any) -> None:
+        NetModel.__init__(self, *parts)
+        LanguageModel.__init__(self, self.recipe, self.tokenizer, self.layout, self.unknown_word_model)
 
     @property
-    def reads_on(self) -> bool:
-        """Whether it can read a text of any length from the beginning: one state goes over it."""
-        return longest(self.recipe) is None and self.recipe.encoder.kind in ("rnn", "lstm")
+    def has_unlimited_context(self) -> bool:
+        """Whether the network is recurrent and reads texts of any length."""
+        return max_length(self.recipe) is None and self.recipe.encoder.kind in ("rnn", "lstm")
 
     @property
     def window(self) -> tuple[int, int]:
-        """Tokens that are read at once where it cannot, and how many of them were read before: see `following`."""
-        most = longest(self.recipe)
+        """The size and the overlap of the windows of other networks: see `causal_windows`."""
+        most = max_length(self.recipe)
         if most is not None:
             return most, most // 2
         return max(_WINDOW, 2 * self.recipe.encoder.context), self.recipe.encoder.context
 
-    def log_tokens(self, stream: Stream) -> npt.NDArray[np.float64]:
+    def token_logprobs(self, stream: TokenStream) -> LogProbs:
         text = self._text(stream)
-        self._tell_long(np.diff(stream.bounds))
+        note_long(np.diff(stream.bounds), max_length(self.recipe))
         with torch.inference_mode(), progress("scoring", text.targets.size, "tokens") as advance:
-            if self.reads_on:
-                return log_reading_on(self.network.extend, self.network.output, text, advance)
-            return log_in_windows(self._look, self.network.output, text, self._windows(text.bounds), advance)
+            if self.has_unlimited_context:
+                return score_stepwise(self.network.decode_step, self.network.output, text, advance)
+            return score_in_windows(self._encode, self.network.output, text, self._windows(text.bounds), advance)
 
     def score_documents(self, documents: Iterable[Sequence[str]]) -> Score:
-        """The score of all documents, each a sequence of sentences, together; many are read side by side."""
+        """The total score of documents, each a sequence of sentences; many are scored in parallel."""
         result = Score()
         texts: list[str] = []
         sizes: list[int] = []
         for document in chain(documents, [None]):
             if texts and (document is None or len(texts) + len(document) > _SENTENCES):
-                result += total(DocumentScores(self, self.log_tokens, sizes).score(texts))
+                result += total(DocumentScores(self, self.token_logprobs, sizes).score(texts))
                 texts, sizes = [], []
             if document:
                 texts += document
                 sizes.append(len(document))
         return result
 
-    def log_next(self, history: Sequence[int]) -> npt.NDArray[np.float64]:
-        ids = torch.tensor([self.begun(history)])
-        ids = ids[:, self.window_of(ids.shape[1] - 1) :]
+    def next_logprobs(self, history: Sequence[int]) -> LogProbs:
+        ids = torch.tensor([self.input_ids(history)])
+        ids = ids[:, self.window_start(ids.shape[1] - 1) :]
         with torch.inference_mode():
-            states = self._look(batch_of(ids), torch.tensor([ids.shape[1] - 1]))
+            states = self._encode(make_batch(ids), torch.tensor([ids.shape[1] - 1]))
             logs = self.network.output.log_probabilities(states)
         return np.asarray(logs[0].double().numpy())
 
-    def begun(self, history: Sequence[int]) -> list[int]:
-        """What is read before the next token: `</s>` and the sentence that goes on, or all of the history."""
-        return [EOS, *(history if self.remembers else going_on(history)[1:])]
+    def input_ids(self, history: Sequence[int]) -> list[int]:
+        """The input before the next token: `</s>` and the current sentence, or the whole history."""
+        return [EOS, *(history if self.carries_context else current_sentence(history)[1:])]
 
-    def window_of(self, place: int) -> int:
-        """Where the window begins that tells what follows a place of a text."""
+    def window_start(self, position: int) -> int:
+        """The start of the window that predicts the token after a position."""
         most, overlap = self.window
         step = most - overlap
-        return 0 if self.reads_on or place < most else step * ((place - overlap) // step)
+        return 0 if self.has_unlimited_context or position < most else step * ((position - overlap) // step)
 
     def generate(
         self,
@@ -107,39 +113,150 @@ class CausalNet(NetModel, LanguageModel):
     ) -> list[str]:
         """`count` continuations of the prompt, of at most `length` tokens each.
 
-        A temperature of 0 takes the likeliest token each time; several `beams` look for the likeliest texts instead,
-        by the mean log-probability of their tokens. The n-th text depends on the seed and on n alone.
+        A temperature of 0 is greedy; several `beams` search for the most probable texts instead, by the mean
+        log-probability of their tokens. The n-th text depends on the seed and on n alone.
         """
-        begun = self.history(prompt)
+        history = self.history(prompt)
         sampling = Sampling(temperature, top_k, top_p, seed)
-        found = generate(self, begun, count, length, sampling, beams)
-        return [self.tokenizer.decode([*begun, *ids]) for ids in found]
+        found = generate(lambda rows: CausalDecoderState(self, history, rows), count, length, sampling, beams)
+        return [self.tokenizer.decode([*history, *ids]) for ids in found]
 
-    def _text(self, stream: Stream) -> Text:
-        """The stream as texts: every sentence ends with `</s>`, so what stands before a text is one, too."""
+    def _text(self, stream: TokenStream) -> ScoringText:
+        """The stream as texts: every sentence ends with `</s>`, so there is one before each text, too."""
         ids = stream.ids.astype(np.int64)
         inputs = np.concatenate([[EOS], ids[:-1]]) if ids.size else ids
-        begins = stream.bounds[:-1][stream.fresh] if self.remembers else stream.bounds[:-1]
-        return Text(inputs, ids, np.append(begins, ids.size).astype(np.int64), len(self.tokenizer))
+        begins = stream.bounds[:-1][stream.starts_document] if self.carries_context else stream.bounds[:-1]
+        return ScoringText(inputs, ids, np.append(begins, ids.size).astype(np.int64), len(self.tokenizer))
 
-    def _windows(self, bounds: npt.NDArray[np.int64]) -> list[Window]:
-        windows = []
-        for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            for one in following(end - begin, *self.window):
-                windows.append(Window(*(begin + place for place in one)))
-        return windows
+    def _windows(self, bounds: Integers) -> list[ScoringWindow]:
+        return [
+            ScoringWindow(*(begin + position for position in one))
+            for begin, end in pairwise(bounds.tolist())
+            for one in causal_windows(end - begin, *self.window)
+        ]
 
-    def _look(self, batch: Batch, places: Tensor) -> Tensor:
-        return self.network(batch, places).last  # type: ignore[no-any-return]
-
-    def _tell_long(self, lengths: npt.NDArray[np.int64]) -> None:
-        most = longest(self.recipe)
-        long = 0 if most is None else int(np.count_nonzero(lengths > most))
-        if long:
-            note(f"{long:,} sentences of more than {most} tokens are read in parts that overlap by half")
+    def _encode(self, batch: Batch, positions: Tensor) -> Tensor:
+        return self.network(batch, positions).last_hidden_state  # type: ignore[no-any-return]
 
 
 class StreamNet(CausalNet):
-    """Taught on text that goes on: what was said before in a document is known, too."""
+    """Trained on a stream of sentences: the context is carried within a document."""
 
-    remembers: ClassVar[bool] = True
+    carries_context: ClassVar[bool] = True
+
+
+class CausalDecoderState:
+    """Continuations of a history, with the cached states of the network; see `firth.decoding.generate`."""
+
+    def __init__(self, model: CausalNet, history: Sequence[int], rows: int) -> None:
+        self.model = model
+        self.ids = torch.tensor([model.input_ids(history)])
+        self.cache: KVCache | None = None
+        self.length = self.begin = 0
+        self.log_probabilities = self._next().expand(rows, -1)
+        self.ids = self.ids.expand(rows, -1)
+        if self.cache is not None:
+            self.cache = self.cache.select_rows(torch.zeros(rows, dtype=torch.int64))
+
+    def append(self, rows: Tensor, tokens: Tensor) -> None:
+        self.ids = torch.cat([self.ids[rows], tokens[:, None]], 1)
+        assert self.cache is not None
+        self.cache = self.cache.select_rows(rows)
+        self.log_probabilities = self._next()
+
+    def _next(self) -> Tensor:
+        """(rows, vocabulary): log-probabilities of the next token; a full window is started again at its last half."""
+        begin = self.model.window_start(self.ids.shape[1] - 1)
+        if begin != self.begin:
+            self.cache, self.length, self.begin = None, begin, begin
+        states, self.cache = self.model.network.decode_step(self.ids[:, self.length :], self.cache)
+        self.length = self.ids.shape[1]
+        return self.model.network.output.log_probabilities(states[:, -1]).double()
+
+
+class BidirectionalNet(CausalNet):
+    """A causal language model, which scores and generates, and a backward one.
+
+    Their hidden states are concatenated; each predicts from its own half.
+    """
+
+    def logits(self, ids: Tensor) -> Tensor:
+        """(batch, length, vocabulary): the logits of the forward half at each position of `ids`."""
+        self.check_ids(ids)
+        with torch.no_grad():
+            states = self._encode(make_batch(ids), torch.arange(ids.numel()))
+            return self.network.output.logits(states).view(*ids.shape, -1)
+
+    def score_both(self, texts: Sequence[str], *, as_document: bool = False) -> tuple[list[Score], list[Score]]:
+        """The scores of each text forwards, as in `score`, and backwards."""
+        return self.score(texts, as_document=as_document), self.score_backwards(texts, as_document=as_document)
+
+    def score_backwards(self, texts: Sequence[str], *, as_document: bool = False) -> list[Score]:
+        """The score of each text with every token predicted from those after it.
+
+        The `</s>` before the text is predicted from all of it, so there are as many predictions as forwards.
+        """
+        return self._backward_scores.score(texts, as_document=as_document)
+
+    def token_logprobs_backwards(self, stream: TokenStream) -> LogProbs:
+        """The log-probability of every id of the stream given those after it.
+
+        Nothing follows the last `</s>` of a text: its entry is that of the `</s>` before the text.
+        """
+        forwards = self._text(stream)
+        text = forwards._replace(inputs=forwards.targets, targets=forwards.inputs)
+        output = self.network.output
+        with torch.inference_mode(), progress("scoring backwards", text.targets.size, "tokens") as advance:
+            if self.has_unlimited_context:
+                logs = score_stepwise(self._decode_backward, output, _reverse(text), advance)[::-1]
+            else:
+                windows = self._backward_windows(text.bounds)
+                logs = score_in_windows(self._encode_backward, output, text, windows, advance, equal=True)
+        return _shift_to_targets(logs, text.bounds)
+
+    @cached_property
+    def _backward_scores(self) -> TokenScores:
+        return TokenScores(self, self.token_logprobs_backwards)
+
+    def _encode(self, batch: Batch, positions: Tensor) -> Tensor:
+        return super()._encode(batch, positions)[:, : self.recipe.width // 2]
+
+    def _encode_backward(self, batch: Batch, positions: Tensor) -> Tensor:
+        return super()._encode(batch, positions)[:, self.recipe.width // 2 :]
+
+    def _decode_backward(self, ids: Tensor, cache: KVCache | None) -> tuple[Tensor, KVCache]:
+        """A step of the backward half, which is recurrent, too."""
+        encoder = self.network.encoders[1]
+        assert isinstance(encoder, Encoder)
+        cache = cache or KVCache(0, [])
+        states, tensors = encoder.decode_step(self.network.embedding(ids), cache.tensors)
+        return states, KVCache(cache.length + ids.shape[1], tensors)
+
+    def _backward_windows(self, bounds: Integers) -> list[ScoringWindow]:
+        size = int(bounds[-1])
+        mirrored = self._windows(size - bounds[::-1])
+        return [ScoringWindow(size - one.end, size - one.begin, size - one.last, size - one.first) for one in mirrored]
+
+
+class BidirectionalStreamNet(BidirectionalNet):
+    """Trained on a stream of sentences: the context is carried within a document, in both directions."""
+
+    carries_context: ClassVar[bool] = True
+
+
+def _reverse(text: ScoringText) -> ScoringText:
+    inputs, targets = (np.ascontiguousarray(ids[::-1]) for ids in (text.inputs, text.targets))
+    return ScoringText(inputs, targets, text.inputs.size - text.bounds[::-1], text.vocabulary)
+
+
+def _shift_to_targets(logs: LogProbs, bounds: Integers) -> LogProbs:
+    """Predictions of the previous token, moved to its position; the first of each text goes to its end.
+
+    >>> _shift_to_targets(np.array([1.0, 2, 3, 4, 5]), np.array([0, 3, 5])).tolist()
+    [2.0, 3.0, 1.0, 5.0, 4.0]
+    """
+    moved = np.empty_like(logs)
+    moved[:-1] = logs[1:]
+    for begin, end in pairwise(bounds.tolist()):
+        moved[end - 1] = logs[begin]
+    return moved

@@ -1,4 +1,4 @@
-"""CharacterTable: vectors of tokens made from their letters, so that no word is unknown (ELMo's character CNN)."""
+"""CharacterTable: token vectors from their bytes (the character CNN of ELMo)."""
 
 from __future__ import annotations
 
@@ -13,77 +13,73 @@ from torch import Tensor, nn
 from firth.nets.recipe import NetRecipe
 from firth.tokens.tokenizer import MASK
 
-LONGEST = 50
-"""Bytes of a token at most, its two marks included; the rest is cut."""
-_BEGIN, _END, _SPECIAL = 257, 258, 259  # 0 is nothing, bytes are 1 to 256
+_MAX_BYTES = 50  # of a token, including its boundary codes
+_BEGIN, _END, _SPECIAL = 257, 258, 259  # 0 is padding, bytes are 1 to 256
 _CODES = _SPECIAL + MASK + 1
-_LETTER = 16  # numbers of a byte's vector
-_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # bytes and filters, for a width of 512
-_AT_ONCE = 512  # words, so that what the filters find stays small
+_BYTE_WIDTH = 16
+_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # kernel and channels at width 512
+_CHUNK = 512  # words, to bound the memory of the convolutions
 
 
 class CharacterTable(nn.Module):
-    """A look-up table without a table: bytes, convolutions, the largest over time, two highway layers, a projection.
+    """Byte embeddings, convolutions, max-pooling over time, two highway layers and a projection.
 
-    Jozefowicz et al. 2016; Peters et al. 2018. Filters look only at windows inside of a token and its marks, or at the
-    one window that begins it if it is shorter. Each distinct token of a batch is made once.
+    Jozefowicz et al. 2016; Peters et al. 2018. Convolutions stay inside of a token with its boundary codes; a token
+    shorter than the kernel has one window. Each distinct token of a batch is computed once.
     """
 
-    spelling: Tensor
-    """(tokens, 50): the codes of the bytes of each token of the vocabulary."""
+    codes: Tensor
+    """(vocabulary, 50): the byte codes of each token."""
 
     def __init__(self, recipe: NetRecipe, tokens: Sequence[str]) -> None:
         super().__init__()
         width = recipe.embedding.width
-        sizes = [(span, max(1, count * width // 512)) for span, count in _FILTERS]
-        total = sum(count for _, count in sizes)
-        self.register_buffer("spelling", torch.from_numpy(spell(tokens, first_word=MASK + 1)))
-        self.letters = nn.Embedding(_CODES, _LETTER, padding_idx=0)
-        self.filters = nn.ModuleList(nn.Conv1d(_LETTER, count, span) for span, count in sizes)
+        sizes = [(kernel, max(1, channels * width // 512)) for kernel, channels in _FILTERS]
+        total = sum(channels for _, channels in sizes)
+        self.register_buffer("codes", torch.from_numpy(encode_bytes(tokens, first_word=MASK + 1)))
+        self.bytes = nn.Embedding(_CODES, _BYTE_WIDTH, padding_idx=0)
+        self.filters = nn.ModuleList(nn.Conv1d(_BYTE_WIDTH, channels, kernel) for kernel, channels in sizes)
         self.highways = nn.ModuleList(Highway(total) for _ in range(2))
         self.project = nn.Linear(total, width)
-        self.distinct = distinct_share(len(tokens), max(1, recipe.learning.batch // recipe.learning.accumulate))
+        batch = max(1, recipe.learning.batch // recipe.learning.grad_accumulation)
+        self.distinct = distinct_fraction(len(tokens), batch)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(rows, places, width): the vectors of tokens."""
+        """(batch, length, width): token vectors."""
         distinct, where = torch.unique(ids, return_inverse=True)
-        return f.embedding(where, self._make(self.spelling[distinct]))
+        return f.embedding(where, self._vectors(self.codes[distinct]))
 
-    def vectors_of(self, words: Sequence[str]) -> Tensor:
-        """(words, width): the vectors of any words, in the vocabulary or not."""
-        return self._make(torch.from_numpy(spell(words)).to(self.spelling.device))
-
-    def _make(self, codes: Tensor) -> Tensor:
-        """The vectors of spellings: the shortest first, since the work is that of the longest of those done at once."""
+    def _vectors(self, codes: Tensor) -> Tensor:
+        """Vectors of byte codes, sorted by length, because the cost of a chunk is that of its longest word."""
         lengths = (codes > 0).sum(1)
         order = torch.argsort(lengths, stable=True)
-        pieces = [order[begin : begin + _AT_ONCE] for begin in range(0, len(order), _AT_ONCE)]
-        found = [self._filter(codes[some], lengths[some]) for some in pieces]
-        nothing = self.project.weight.new_empty(0, self.project.in_features)
-        x = torch.cat([nothing, *found])[torch.argsort(order)]
+        chunks = [order[begin : begin + _CHUNK] for begin in range(0, len(order), _CHUNK)]
+        pooled = [self._convolve(codes[some], lengths[some]) for some in chunks]
+        empty = self.project.weight.new_empty(0, self.project.in_features)
+        x = torch.cat([empty, *pooled])[torch.argsort(order)]
         for highway in self.highways:
             x = highway(x)
         return self.project(x)  # type: ignore[no-any-return]
 
-    def _filter(self, codes: Tensor, lengths: Tensor) -> Tensor:
-        """(words, filters): the most that each filter finds anywhere in each word."""
+    def _convolve(self, codes: Tensor, lengths: Tensor) -> Tensor:
+        """(words, channels): the maximum of each filter over the windows of each word."""
         longest = max(int(lengths[-1]), _FILTERS[-1][0])
-        letters = self.letters(codes[:, :longest].int()).transpose(1, 2)
-        found = []
+        embedded = self.bytes(codes[:, :longest].int()).transpose(1, 2)
+        pooled = []
         for layer in self.filters:
-            at = layer(letters)
-            last = (lengths - (longest - at.shape[2] + 1)).clamp(min=0)  # where the last window in the word begins
-            outside = torch.arange(at.shape[2], device=at.device) > last[:, None, None]
-            found.append(at.masked_fill(outside, -torch.inf).max(-1).values)
-        return torch.cat(found, 1).relu()
+            x = layer(embedded)
+            last = (lengths - (longest - x.shape[2] + 1)).clamp(min=0)  # start of the last window inside the word
+            outside = torch.arange(x.shape[2], device=x.device) > last[:, None, None]
+            pooled.append(x.masked_fill(outside, -torch.inf).max(-1).values)
+        return torch.cat(pooled, 1).relu()
 
-    def work(self) -> float:
-        """Floating-point operations for a token of a batch, forwards, in the mean, most of them being there already."""
-        lengths = (self.spelling > 0).sum(1).double()
+    def flops(self) -> float:
+        """Mean floating-point operations per token of a batch, most of them being repeated tokens."""
+        lengths = (self.codes > 0).sum(1).double()
         shapes = [
             (layer.weight.numel(), layer.kernel_size[0]) for layer in self.filters if isinstance(layer, nn.Conv1d)
         ]
-        once = sum(2.0 * size * float((lengths - span + 1).clamp(min=1).mean()) for size, span in shapes)
+        once = sum(2.0 * size * float((lengths - kernel + 1).clamp(min=1).mean()) for size, kernel in shapes)
         total, width = self.project.in_features, self.project.out_features
         once += len(self.highways) * 4.0 * total * total + 2.0 * total * width
         return once * self.distinct
@@ -102,26 +98,26 @@ class Highway(nn.Module):
         return torch.lerp(x, new.relu(), gate.sigmoid())
 
 
-def spell(tokens: Sequence[str], first_word: int = 0) -> npt.NDArray[np.int16]:
-    """The codes of the bytes of tokens between two marks; those before `first_word` have a code for the whole.
+def encode_bytes(tokens: Sequence[str], first_word: int = 0) -> npt.NDArray[np.int16]:
+    """(tokens, 50): byte codes between boundary codes; tokens before `first_word` have one code for the whole.
 
-    >>> spell(["ab"])[0, :5].tolist()
+    >>> encode_bytes(["ab"])[0, :5].tolist()
     [257, 98, 99, 258, 0]
     """
-    codes = np.zeros((len(tokens), LONGEST), dtype=np.int16)
-    for number, (token, row) in enumerate(zip(tokens, codes, strict=True)):
-        letters = np.frombuffer(token.encode("utf-8", "surrogatepass")[: LONGEST - 2], dtype=np.uint8)
-        inside = np.array([_SPECIAL + number]) if number < first_word else letters.astype(np.int16) + 1
+    codes = np.zeros((len(tokens), _MAX_BYTES), dtype=np.int16)
+    for index, (token, row) in enumerate(zip(tokens, codes, strict=True)):
+        found = np.frombuffer(token.encode("utf-8", "surrogatepass")[: _MAX_BYTES - 2], dtype=np.uint8)
+        inside = np.array([_SPECIAL + index]) if index < first_word else found.astype(np.int16) + 1
         row[0], row[1 : 1 + inside.size], row[1 + inside.size] = _BEGIN, inside, _END
     return codes
 
 
-def distinct_share(tokens: int, drawn: int) -> float:
-    """How many of the tokens of a batch are expected to be distinct if they follow Zipf's law.
+def distinct_fraction(vocabulary: int, draws: int) -> float:
+    """The expected fraction of distinct tokens in a batch of Zipf-distributed tokens.
 
-    >>> distinct_share(1, 10)
+    >>> distinct_fraction(1, 10)
     0.1
     """
-    chances = 1 / np.arange(1, tokens + 1)
-    chances /= chances.sum()
-    return float((1 - (1 - chances) ** drawn).sum() / drawn)
+    probabilities = 1 / np.arange(1, vocabulary + 1)
+    probabilities /= probabilities.sum()
+    return float((1 - (1 - probabilities) ** draws).sum() / draws)

@@ -1,4 +1,4 @@
-"""Linear layers whose products are made by the faster library: oneDNN takes a tenth less time than BLAS for most."""
+"""Linear layers by oneDNN, which takes a tenth less time than BLAS for most shapes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import register_flop_formula
 
 _HAS_ONEDNN = bool(torch.backends.mkldnn.is_available()) and hasattr(torch.ops.mkldnn, "_linear_pointwise")  # type: ignore[no-untyped-call]
+INIT_STD = 0.02
+"""Standard deviation of initial weights (Devlin et al. 2019)."""
 
 
 class Linear(nn.Linear):
@@ -20,16 +22,29 @@ class Linear(nn.Linear):
         return linear(x, self.weight, self.bias)
 
 
+def make_linear(inputs: int, outputs: int) -> Linear:
+    """A linear layer initialised as in BERT."""
+    made = Linear(inputs, outputs)
+    init_linear(made)
+    return made
+
+
+def init_linear(layer: nn.Linear) -> None:
+    """Draw normal weights and set the bias to zero."""
+    nn.init.normal_(layer.weight, std=INIT_STD)
+    nn.init.zeros_(layer.bias)
+
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x W' + b, with gradients; plain torch where nothing is learnt, so that it can be exported."""
-    if torch.is_grad_enabled() and _suits(x) and (x.requires_grad or weight.requires_grad):
+    """x W' + b with gradients; plain torch in inference, so that it can be exported."""
+    if torch.is_grad_enabled() and _can_use_onednn(x) and (x.requires_grad or weight.requires_grad):
         return cast(Tensor, _Linear.apply(x, weight, bias))  # type: ignore[no-untyped-call]
     return f.linear(x, weight, bias)
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W' + b, without gradients."""
-    if not _suits(x):
+    if not _can_use_onednn(x):
         return f.linear(x, weight, bias)
     return cast(Tensor, torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], ""))
 
@@ -50,12 +65,12 @@ class _Linear(torch.autograd.Function):
         flat = gradient.flatten(0, -2)
         return (
             product(gradient, weight.t()) if wants_x else None,
-            flat.t() @ x.flatten(0, -2) if wants_weight else None,  # where sums are long BLAS is faster
+            flat.t() @ x.flatten(0, -2) if wants_weight else None,  # BLAS is faster for long sums
             flat.sum(0) if ctx.biased and wants_bias else None,
         )
 
 
-def _suits(x: Tensor) -> bool:
+def _can_use_onednn(x: Tensor) -> bool:
     return _HAS_ONEDNN and x.dtype == torch.float32 and x.device.type == "cpu" and x.numel() > 0
 
 
@@ -63,5 +78,5 @@ if _HAS_ONEDNN:
 
     @register_flop_formula(torch.ops.mkldnn._linear_pointwise)
     def _count(x: torch.Size, weight: torch.Size, *_: Any, **__: Any) -> int:
-        """So that torch's counter of operations knows of it."""
+        """Tell the FLOP counter of torch about this operator."""
         return 2 * math.prod(x) * weight[0]

@@ -1,4 +1,4 @@
-"""Masked networks: what stands at a hidden place, by what stands on both sides of it."""
+"""Masked networks: predictions of masked tokens from both sides."""
 
 from __future__ import annotations
 
@@ -14,203 +14,207 @@ from torch import Tensor
 
 from firth.abilities import Filling, Score
 from firth.errors import AbilityError
+from firth.lm.language_model import TokenStream
 from firth.nets.model import NetModel
-from firth.nets.outputs.output import NEVER
+from firth.nets.outputs.output import NEVER_PREDICTED
 from firth.nets.scoring import (
-    Numbers,
+    Integers,
+    LogProbs,
     TokenScores,
-    at_once,
-    batch_of,
-    by_length,
-    log_probability,
-    longest,
+    centred_windows,
+    length_groups,
+    logits_chunk,
+    make_batch,
+    max_length,
+    note_long,
     one_line,
-    surrounding,
+    target_logprobs,
 )
-from firth.progress import note, progress
-from firth.tokens.language import FIRST_WORD, Stream
-from firth.tokens.tokenizer import EOS, MASK, UNK
+from firth.progress import progress
+from firth.tokens.tokenizer import EOS, FIRST_WORD, MASK, UNK
 
+Prediction = tuple[int, float]
+"""A token id and its probability."""
 _MASKS = re.compile(r"\[MASK\]|<mask>")
 _SPACED = ("bpe", "byte-bpe", "pieces")  # tokenizers for which the space before a word is a part of it
 
 
 class MaskedNet(NetModel):
-    """Scores, fills and embeds; it does not go on with a text."""
+    """Scores, fills and embeds; it does not generate."""
 
     score_kind: Literal["causal", "pseudo"] = "pseudo"
 
     def score(self, texts: Sequence[str], *, whole_words: bool = False) -> list[Score]:
-        """The pseudo-log-likelihood of each text: the sum of what each token gets when it alone is hidden.
+        """The pseudo-log-likelihood of each text: the sum of the log-probabilities of each token when it is masked.
 
-        Ends of sentences are not predicted. A sentence of n tokens is read n times (Salazar et al. 2020). With
-        `whole_words` the tokens after it in the same word are hidden, too, so that a rare word of several tokens does
-        not give itself away (Kauf and Ivanova 2023).
+        Ends of sentences are not predicted. A sentence of n tokens is encoded n times (Salazar et al. 2020). With
+        `whole_words` the tokens after it in the same word are masked, too, which would make a rare word of several
+        tokens too easy to predict (Kauf and Ivanova 2023).
         """
-        scorer = self._by_words if whole_words else self._by_tokens
+        scorer = self._word_scores if whole_words else self._token_scores
         return [one._replace(tokens=one.tokens - one.sentences, silent=one.sentences) for one in scorer.score(texts)]
 
     def fill(self, text: str, top: int = 5) -> list[list[Filling]]:
-        """For each `[MASK]` or `<mask>` of a text the likeliest tokens, with their probabilities, likeliest first.
+        """For each `[MASK]` or `<mask>` of a text the most probable tokens with their probabilities, best first.
 
-        Where there is one mask, each comes with the text that it makes.
+        If there is one mask, each comes with the text that it makes.
         """
         return self.fill_many([text], top)[0]
 
     def fill_many(self, texts: Sequence[str], top: int = 5) -> list[list[list[Filling]]]:
-        """The same for many texts, which are read together."""
+        """The same for many texts, in batches."""
         if top < 1:
-            raise AbilityError(f"top={top} asks for no token: set it to 1 or more.")
+            raise AbilityError(f"top={top} returns no token: set it to 1 or more.")
         every = self.masked_ids(texts)
-        hidden = [[place for place, one in enumerate(ids) if one == MASK] for ids in every]
-        if not all(hidden):
-            where = "" if len(texts) == 1 else f" in text {hidden.index([])}"
+        masks = [[position for position, one in enumerate(ids) if one == MASK] for ids in every]
+        if not all(masks):
+            where = "" if len(texts) == 1 else f" in text {masks.index([])}"
             raise AbilityError(f"there is nothing to fill{where}: write [MASK] where a token is to be found.")
-        found = self.likeliest(every, hidden, top)
+        found = self.top_predictions(every, masks, top)
         return [
             [
-                [self._filling(ids, place, len(places) == 1, *one) for one in best]
-                for place, best in zip(places, likeliest, strict=True)
+                [self._filling(ids, position, len(positions) == 1, *one) for one in best]
+                for position, best in zip(positions, predictions, strict=True)
             ]
-            for ids, places, likeliest in zip(every, hidden, found, strict=True)
+            for ids, positions, predictions in zip(every, masks, found, strict=True)
         ]
 
     def masked_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of texts with masks, in either spelling; special tokens that are written out are unknown words."""
-        spaced = self.tokenizer.recipe.model in _SPACED  # what is hidden has the space in it
-        pattern = re.compile(rf"\s*(?:{_MASKS.pattern})") if spaced else _MASKS
+        """The ids of texts with masks, in either spelling; other special tokens in the text are unknown words."""
+        has_space = self.tokenizer.recipe.model in _SPACED  # the masked token includes the space
+        pattern = re.compile(rf"\s*(?:{_MASKS.pattern})") if has_space else _MASKS
         lines = [pattern.sub(lambda _: self.words[MASK], one_line(text)) for text in texts]
         found = self.tokenizer.encode_batch(lines)
         return [[one if one >= FIRST_WORD or one == MASK else UNK for one in tokens.ids] for tokens in found]
 
-    def likeliest(
-        self, texts: Sequence[Sequence[int]], places: Sequence[Sequence[int]], top: int
-    ) -> list[list[list[tuple[int, float]]]]:
-        """For some places of texts of ids the likeliest ids and their probabilities; all tokens together have 1.
+    def top_predictions(
+        self, texts: Sequence[Sequence[int]], positions: Sequence[Sequence[int]], top: int
+    ) -> list[list[list[Prediction]]]:
+        """The most probable ids at some positions of texts of ids, with their probabilities.
 
-        Tokens that are never predicted are left out. Of a text that is too long, a place sees what fits around it.
+        Tokens that are never predicted are left out. In a text that is too long a position has the context that fits
+        around it.
         """
-        rows = [row for number, ids in enumerate(texts) for row in self._rows_around(number, ids, places[number])]
-        found: list[list[list[tuple[int, float]]]] = [[[] for _ in some] for some in places]
+        rows = [row for number, ids in enumerate(texts) for row in self._rows_around(number, ids, positions[number])]
+        found: list[list[list[Prediction]]] = [[[] for _ in some] for some in positions]
         with torch.inference_mode(), progress("filling", len(rows), "texts") as advance:
-            for group in by_length(np.array([len(row.ids) for row in rows], dtype=np.int64), equal=True):
+            for group in length_groups(np.array([len(row.ids) for row in rows], dtype=np.int64), equal=True):
                 chosen = [rows[one] for one in group.tolist()]
                 width = len(chosen[0].ids)
-                wanted = [number * width + place for number, row in enumerate(chosen) for place in row.places]
-                states = self.network(batch_of(torch.tensor([row.ids for row in chosen])), torch.tensor(wanted)).last
-                best = iter(self._best(states, top))
+                flat = [number * width + position for number, row in enumerate(chosen) for position in row.positions]
+                batch = make_batch(torch.tensor([row.ids for row in chosen]))
+                best = iter(self._best(self.network(batch, torch.tensor(flat)).last_hidden_state, top))
                 for row in chosen:
                     for mask in row.masks:
                         found[row.text][mask] = next(best)
                 advance(len(chosen))
         return found
 
-    def _rows_around(self, text: int, ids: Sequence[int], places: Sequence[int]) -> list[_Row]:
-        """A text as one row, or where it is too long a row for each place, with as much as fits around it."""
-        most = self._most(len(ids))
+    def _rows_around(self, text: int, ids: Sequence[int], positions: Sequence[int]) -> list[_MaskedRow]:
+        """A text as one row, or a row around each position if it is too long."""
+        most = self._max_tokens(len(ids))
         begins: dict[int, list[int]] = {}
-        for mask, place in enumerate(places):
-            begins.setdefault(min(max(0, place - most // 2), max(0, len(ids) - most)), []).append(mask)
+        for mask, position in enumerate(positions):
+            begins.setdefault(min(max(0, position - most // 2), max(0, len(ids) - most)), []).append(mask)
+        start = self.start_token
         return [
-            _Row(text, masks, [self.frame[0], *ids[begin : begin + most], EOS], [places[m] - begin + 1 for m in masks])
+            _MaskedRow(text, masks, [start, *ids[begin : begin + most], EOS], [positions[m] - begin + 1 for m in masks])
             for begin, masks in begins.items()
         ]
 
-    def _best(self, states: Tensor, top: int) -> list[list[tuple[int, float]]]:
-        """The likeliest ids of each state and their probabilities."""
-        found, step = [], at_once(len(self.words))
-        for begin in range(0, len(states), step):
-            chances = self.network.output.logits(states[begin : begin + step]).softmax(-1)
-            chances[:, list(NEVER)] = -1
-            best, ids = chances.topk(min(top, chances.shape[1] - len(NEVER)))
+    def _best(self, states: Tensor, top: int) -> list[list[Prediction]]:
+        found: list[list[Prediction]] = []
+        for some in torch.split(states, logits_chunk(len(self.words))):
+            probabilities = self.network.output.logits(some).softmax(-1)
+            probabilities[:, list(NEVER_PREDICTED)] = -1
+            best, ids = probabilities.topk(min(top, probabilities.shape[1] - len(NEVER_PREDICTED)))
             found += [list(zip(*row, strict=True)) for row in zip(ids.tolist(), best.tolist(), strict=True)]
         return found
 
-    def _filling(self, ids: Sequence[int], place: int, alone: bool, token: int, chance: float) -> Filling:
-        text = self.tokenizer.decode([*ids[:place], token, *ids[place + 1 :]]) if alone else None
-        return Filling(self.written(token), chance, text)
+    def _filling(self, ids: Sequence[int], position: int, alone: bool, token: int, probability: float) -> Filling:
+        text = self.tokenizer.decode([*ids[:position], token, *ids[position + 1 :]]) if alone else None
+        return Filling(self.token_text(token), probability, text)
 
-    def _most(self, length: int) -> int:
-        """Tokens of text that fit into a row."""
-        most = longest(self.recipe)
+    def _max_tokens(self, length: int) -> int:
+        """Maximal tokens of text in a sequence."""
+        most = max_length(self.recipe)
         return length if most is None else most - 2
 
     @cached_property
-    def _by_tokens(self) -> TokenScores:
-        return TokenScores(self, self._pseudo_logs)
+    def _token_scores(self) -> TokenScores:
+        return TokenScores(self, self._pseudo_logprobs)
 
     @cached_property
-    def _by_words(self) -> TokenScores:
-        return _WordScores(self, self._pseudo_logs)
+    def _word_scores(self) -> TokenScores:
+        return _WordScores(self, self._pseudo_logprobs)
 
-    def _pseudo_logs(self, stream: Stream) -> npt.NDArray[np.float64]:
-        """What each token gets when it is hidden, with those after it in its word if words are known; ends get 0."""
+    def _pseudo_logprobs(self, stream: TokenStream) -> LogProbs:
+        """The log-probability of each token when it is masked, with the rest of its word if known; 0 for ends."""
         ids = stream.ids.astype(np.int64)
         words = stream.words if isinstance(stream, _WordStream) else np.arange(ids.size)
         windows = self._windows(stream)
         counts = windows[:, 3] - windows[:, 2]
         begins, ends, firsts, _ = np.repeat(windows, counts, axis=0).T
-        places = firsts + np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        logs = np.zeros(ids.size)
-        with torch.inference_mode(), progress("scoring", places.size, "tokens") as advance:
-            for group in by_length(ends - begins + 2, equal=True):
+        positions = firsts + np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        logprobs = np.zeros(ids.size)
+        with torch.inference_mode(), progress("scoring", positions.size, "tokens") as advance:
+            for group in length_groups(ends - begins + 2, equal=True):
                 size = int(ends[group[0]] - begins[group[0]])
-                logs[places[group]] = self._log_hidden(ids, words, begins[group], size, places[group])
+                logprobs[positions[group]] = self._score_masked(ids, words, begins[group], size, positions[group])
                 advance(group.size)
-        return logs
+        return logprobs
 
-    def _windows(self, stream: Stream) -> Numbers:
-        """(windows, 4): the parts in which the sentences of a stream are read, without their ends."""
+    def _windows(self, stream: TokenStream) -> Integers:
+        """(windows, 4): the windows of the sentences of a stream, without their ends."""
         lengths = np.diff(stream.bounds) - 1
-        most = self._most(int(lengths.max(initial=0)))
-        if long := int(np.count_nonzero(lengths > most)):
-            note(f"{long:,} sentences of more than {most} tokens are read in parts that overlap by half")
+        most = self._max_tokens(int(lengths.max(initial=0)))
+        note_long(lengths, most)
         found = [
-            [begin + place for place in window]
+            [begin + position for position in window]
             for begin, length in zip(stream.bounds[:-1].tolist(), lengths.tolist(), strict=True)
-            for window in (surrounding(length, most) if length else ())
+            for window in (centred_windows(length, most) if length else ())
         ]
         return np.array(found, dtype=np.int64).reshape(-1, 4)
 
-    def _log_hidden(
-        self, ids: Numbers, words: Numbers, begins: Numbers, size: int, places: Numbers
-    ) -> npt.NDArray[np.float64]:
-        """What the token at each place gets in a row of `size` tokens that hides it and the rest of its word."""
+    def _score_masked(
+        self, ids: Integers, words: Integers, begins: Integers, size: int, positions: Integers
+    ) -> LogProbs:
+        """The log-probability of the token at each position in a window that masks it and the rest of its word."""
         columns = begins[:, None] + np.arange(size)
-        hidden = (words[columns] == words[places, None]) & (columns >= places[:, None])
-        rows = np.pad(np.where(hidden, MASK, ids[columns]), ((0, 0), (1, 1)), constant_values=EOS)
-        rows[:, 0] = self.frame[0]
-        wanted = np.arange(len(rows)) * (size + 2) + places - begins + 1
-        states = self.network(batch_of(torch.from_numpy(rows)), torch.from_numpy(wanted)).last
-        return log_probability(self.network.output, states, torch.from_numpy(ids[places]), len(self.words))
+        is_masked = (words[columns] == words[positions, None]) & (columns >= positions[:, None])
+        rows = np.pad(np.where(is_masked, MASK, ids[columns]), ((0, 0), (1, 1)), constant_values=EOS)
+        rows[:, 0] = self.start_token
+        flat = np.arange(len(rows)) * (size + 2) + positions - begins + 1
+        states = self.network(make_batch(torch.from_numpy(rows)), torch.from_numpy(flat)).last_hidden_state
+        return target_logprobs(self.network.output, states, torch.from_numpy(ids[positions]), len(self.words))
 
 
-class _Row(NamedTuple):
-    """A row that is read to find what stands at some places of a text."""
+class _MaskedRow(NamedTuple):
+    """An input that predicts some masks of a text."""
 
     text: int
     masks: list[int]
-    """Which of the places of the text..."""
+    """Indices of the masks among those of the text."""
     ids: list[int]
-    places: list[int]
-    """...are which places of the row."""
+    positions: list[int]
+    """Positions of these masks in `ids`."""
 
 
-class _WordStream(Stream):
-    """A stream that also knows which tokens are one word."""
+class _WordStream(TokenStream):
+    """A stream with the number of the word of each token."""
 
-    words: Numbers
+    words: Integers
 
 
 class _WordScores(TokenScores):
-    """Tells the words of a stream to whoever looks at its tokens."""
+    """Adds word numbers to the streams that it scores."""
 
     def stream(
-        self, sentences: Sequence[str], lengths: Sequence[int] = (), together: bool = False
-    ) -> tuple[Stream, npt.NDArray[np.int64]]:
-        stream, words = super().stream(sentences, lengths, together)
-        marked = _WordStream(*stream)
+        self, sentences: Sequence[str], lengths: Sequence[int] = (), as_document: bool = False
+    ) -> tuple[TokenStream, npt.NDArray[np.int64]]:
+        stream, words = super().stream(sentences, lengths, as_document)
+        with_words = _WordStream(*stream)
         starts = np.ones(stream.ids.size, dtype=np.bool_)
-        starts[stream.ids != EOS] = self._encoder.encode(sentences).starts
-        marked.words = np.cumsum(starts)
-        return marked, words
+        starts[stream.ids != EOS] = self._encoder.encode(sentences).word_starts
+        with_words.words = np.cumsum(starts)
+        return with_words, words

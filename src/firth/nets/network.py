@@ -1,74 +1,101 @@
-"""Network: embedding, encoders and output layer put together as a recipe says."""
+"""Network: the embedding, encoders and output layer that a recipe describes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from firth.nets.adjacent_heads import init_adjacent_heads
 from firth.nets.batch import Batch
+from firth.nets.dropout import DropoutRng
 from firth.nets.embedding import Embedding
-from firth.nets.encoders.encoder import Encoder, make_encoder
-from firth.nets.noise import Noise
-from firth.nets.outputs.output import OutputLayer, make_output
+from firth.nets.encoders.encoder import Encoder
+from firth.nets.encoders.feedforward import Bilinear, IdentityEncoder, WindowEncoder
+from firth.nets.encoders.recurrent import Lstm, Recurrent
+from firth.nets.encoders.transformer import Transformer
+from firth.nets.outputs.clusters import AdaptiveSoftmax, ClassSoftmax
+from firth.nets.outputs.output import OutputLayer
+from firth.nets.outputs.sampled import ImportanceSampling, NoiseContrast
+from firth.nets.outputs.softmax import Direct, Softmax
+from firth.nets.outputs.trees import HuffmanTree, LearnedTree
 from firth.nets.recipe import NetRecipe
-from firth.nets.visibility import Source, View
+from firth.nets.visibility import AttentionMask, EncoderStates
+
+_ENCODERS: dict[str, type[Encoder]] = {
+    "none": IdentityEncoder,
+    "window": WindowEncoder,
+    "bilinear": Bilinear,
+    "rnn": Recurrent,
+    "lstm": Lstm,
+    "transformer": Transformer,
+}
+_OUTPUTS: dict[str, type[OutputLayer]] = {
+    "full": Softmax,
+    "tied": Softmax,
+    "direct": Direct,
+    "classes": ClassSoftmax,
+    "huffman": HuffmanTree,
+    "tree": LearnedTree,
+    "importance": ImportanceSampling,
+    "nce": NoiseContrast,
+    "adaptive": AdaptiveSoftmax,
+}
 
 
 class Vocabulary(NamedTuple):
-    """What a network must know of its tokens."""
+    """The tokens of a network and their counts."""
 
     tokens: Sequence[str]
     counts: npt.NDArray[np.int64]
-    """How often each occurs in the text; an end of sentence for each sentence."""
+    """Occurrences in the training text, with an end of sentence for each sentence."""
 
     def __len__(self) -> int:
         return len(self.tokens)
 
 
-class States(NamedTuple):
-    """What a network makes of a batch."""
+class HiddenStates(NamedTuple):
+    """The output of the encoders for a batch."""
 
     layers: list[Tensor]
-    """(rows, places, width) of every layer, the embedding first, directions side by side; without the last if places
-    were asked for."""
-    last: Tensor
-    """(places, width): the last layer's states of the places that were asked for, or of all, row after row."""
-    places: Tensor | None
-    """Which places those are, in order; None for all."""
+    """(batch, length, width) of each layer, the embedding first, both directions concatenated; without the last layer
+    if only some positions were computed."""
+    last_hidden_state: Tensor
+    """(positions, width): the last layer at the requested positions, or at all of the flattened batch."""
+    positions: Tensor | None
+    """The requested positions, sorted; None for all."""
 
-    def at(self, places: Tensor) -> Tensor:
-        """The last states of some places, which must be among those that were asked for."""
-        if self.places is None:
-            return self.last[places]
-        if torch.equal(places, self.places):
-            return self.last
-        return self.last[torch.searchsorted(self.places, places)]
+    def at(self, positions: Tensor) -> Tensor:
+        """(positions, width): the last hidden states at some of the requested positions."""
+        if self.positions is None:
+            return self.last_hidden_state[positions]
+        if torch.equal(positions, self.positions):
+            return self.last_hidden_state
+        return self.last_hidden_state[torch.searchsorted(self.positions, positions)]
 
 
 @dataclass
-class Memory:
-    """What a causal network keeps of the tokens it has read, so that it can go on."""
+class KVCache:
+    """The state of a causal network after some tokens: keys and values of a Transformer, states of an RNN."""
 
     length: int
     tensors: list[Tensor]
-    """Each with the rows first."""
+    """Each with the batch dimension first."""
 
-    def pick(self, rows: Tensor) -> Memory:
-        """The memory of some of the rows, perhaps several times: for beams."""
+    def select_rows(self, rows: Tensor) -> KVCache:
+        """The cache of some rows, which may repeat: for beam search."""
         if self.tensors and torch.equal(rows, torch.arange(len(self.tensors[0]), device=rows.device)):
             return self
-        return Memory(self.length, [tensor.index_select(0, rows) for tensor in self.tensors])
+        return KVCache(self.length, [tensor.index_select(0, rows) for tensor in self.tensors])
 
 
 class Network(nn.Module):
-    """A recipe come true."""
+    """The network that a recipe describes."""
 
     def __init__(self, recipe: NetRecipe, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -79,62 +106,80 @@ class Network(nn.Module):
         self.output: OutputLayer = make_output(recipe, vocabulary.counts, self.embedding)
 
     @property
-    def views(self) -> tuple[str, ...]:
-        """What each encoder sees."""
+    def visibilities(self) -> tuple[str, ...]:
+        """The visibility of each encoder."""
         both = self.recipe.visibility == "forward+backward"
         return ("causal", "anticausal") if both else (self.recipe.visibility,)
 
     def forward(
-        self, batch: Batch, places: Tensor | None = None, noise: Noise | None = None, source: Source | None = None
-    ) -> States:
-        """The states of a batch.
+        self,
+        batch: Batch,
+        positions: Tensor | None = None,
+        rng: DropoutRng | None = None,
+        encoder_states: EncoderStates | None = None,
+    ) -> HiddenStates:
+        """The hidden states of a batch.
 
-        With `places` (numbers of places, row after row, in order) the last layer's are made for those alone, which
-        saves most of that layer's work. A decoder is given the `source` that each row looks at.
+        With `positions` (sorted indices into the flattened batch) the last layer is computed for these alone, which
+        saves most of its time. A decoder needs `encoder_states`.
         """
-        entered = self.embedding(batch.ids, batch.positions, batch.segments, noise=noise)
-        rows, length = batch.shape
-        found = []
-        for name, encoder in zip(self.views, self._encoders(), strict=True):
-            view = View(name, (rows, length), batch.parts, batch.times, noise, source, batch.unseen)
-            found.append(encoder(entered, view, places))
-        layers = [
-            torch.cat(each, -1) if len(each) > 1 else each[0] for each in zip(*(f[0] for f in found), strict=True)
+        embedded = self.embedding(batch.ids, batch.position_ids, batch.segment_ids, rng=rng)
+        masks = [
+            AttentionMask(
+                name, batch.shape, batch.sequence_ids, batch.attention_order, rng, encoder_states, batch.query_only
+            )
+            for name in self.visibilities
         ]
-        last = torch.cat([f[1] for f in found], -1) if len(found) > 1 else found[0][1]
-        return States(layers, last, places)
+        made = [encoder(embedded, mask, positions) for mask, encoder in zip(masks, self._encoders(), strict=True)]
+        layers = [_concatenate(each) for each in zip(*(states for states, _ in made), strict=True)]
+        return HiddenStates(layers, _concatenate([last for _, last in made]), positions)
 
-    def extend(
+    def decode_step(
         self,
         ids: Tensor,
-        memory: Memory | None = None,
-        segments: Tensor | None = None,
-        times: Tensor | None = None,
-        source: Source | None = None,
-        passing: int = 0,
-    ) -> tuple[Tensor, Memory]:
-        """(rows, new places, width): the last states of new tokens after those in the memory, and the new memory.
+        cache: KVCache | None = None,
+        segment_ids: Tensor | None = None,
+        attention_order: Tensor | None = None,
+        encoder_states: EncoderStates | None = None,
+        drop_last: int = 0,
+    ) -> tuple[Tensor, KVCache]:
+        """(batch, new tokens, width): the last hidden states of new tokens after the cached ones, and the new cache.
 
-        New tokens with the same of `times` see one another, too. A decoder is given its `source` with the first ones.
-        The last tokens may be `passing`: a Transformer forgets them again.
+        New tokens of equal `attention_order` attend to one another, too. A decoder needs `encoder_states` in the first
+        step only. The last `drop_last` tokens are not cached (Transformers only).
         """
-        begun = memory or Memory(0, [])
-        positions = torch.arange(begun.length, begun.length + ids.shape[1], device=ids.device)[None].expand_as(ids)
-        entered = self.embedding(ids, positions, segments)
-        view = View("causal", (ids.shape[0], ids.shape[1]), times=times, source=source, passing=passing)
-        states, tensors = self._encoders()[0].extend(entered, begun.tensors, view)
-        return states, Memory(begun.length + ids.shape[1] - passing, tensors)
+        cache = cache or KVCache(0, [])
+        position_ids = torch.arange(cache.length, cache.length + ids.shape[1], device=ids.device)[None].expand_as(ids)
+        embedded = self.embedding(ids, position_ids, segment_ids)
+        mask = AttentionMask("causal", (ids.shape[0], ids.shape[1]), None, attention_order, None, encoder_states)
+        mask.drop_last = drop_last
+        states, tensors = self._encoders()[0].decode_step(embedded, cache.tensors, mask)
+        return states, KVCache(cache.length + ids.shape[1] - drop_last, tensors)
 
     def _encoders(self) -> list[Encoder]:
         return [encoder for encoder in self.encoders if isinstance(encoder, Encoder)]
 
-    def work(self, length: int, predicted: float = 1.0) -> float:
-        """Floating-point operations of a forward pass for one token in rows of that length.
+    def flops(self, length: int, predicted: float = 1.0) -> float:
+        """Floating-point operations of a forward pass per token in sequences of that length.
 
-        `predicted` is the share of tokens whose last state and probability are needed.
+        `predicted` is the fraction of tokens whose last hidden state and probability are needed.
         """
-        encoders = sum(encoder.work(length, predicted) for encoder in self._encoders())
-        return self.embedding.work() + encoders + predicted * self.output.work()
+        encoders = sum(encoder.flops(length, predicted) for encoder in self._encoders())
+        return self.embedding.flops() + encoders + predicted * self.output.flops()
+
+
+def _concatenate(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat(list(tensors), -1) if len(tensors) > 1 else tensors[0]
+
+
+def make_encoder(recipe: NetRecipe) -> Encoder:
+    """A new encoder of the recipe's kind."""
+    return _ENCODERS[recipe.encoder.kind](recipe)
+
+
+def make_output(recipe: NetRecipe, counts: npt.NDArray[np.int64], embedding: Embedding) -> OutputLayer:
+    """A new output layer of the recipe's kind; `counts` are the occurrences of each token."""
+    return _OUTPUTS[recipe.output.kind](recipe, counts, embedding)
 
 
 def build_network(
@@ -142,18 +187,18 @@ def build_network(
     vocabulary: Vocabulary,
     seed: int,
     *,
-    empty: bool = False,
-    vectors: npt.NDArray[np.float32] | None = None,
+    skip_init: bool = False,
+    embedding_init: npt.NDArray[np.float32] | None = None,
 ) -> Network:
-    """A new network; its first parameters depend on the seed alone. An `empty` one is to be given others.
+    """A new network whose initial weights depend on the seed alone. With `skip_init` they are to be replaced.
 
-    `vectors` has the directions in which the vectors of tokens begin, zeros for those that begin by chance.
+    `embedding_init` (vocabulary, width) has unit vectors for tokens, or zeros for those that are initialised randomly.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = Network(recipe, vocabulary)
-        if vectors is not None:
-            network.embedding.begin_with(torch.from_numpy(vectors))
-        if recipe.encoder.start == "neighbours" and not empty:
-            import_module("firth.nets.neighbours").look_at_neighbours(network)
+        if embedding_init is not None:
+            network.embedding.set_token_vectors(torch.from_numpy(embedding_init))
+        if recipe.encoder.init == "adjacent" and not skip_init:
+            init_adjacent_heads(network.embedding, cast(Transformer, network.encoders[0]))
         return network

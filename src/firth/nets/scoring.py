@@ -1,7 +1,4 @@
-"""Reading many texts of different lengths: by length, in parts that fit, and no more states than are asked for.
-
-V = tokens of the vocabulary
-"""
+"""Scoring many texts of different lengths: batches of similar length, windows, and chunked logits."""
 
 from __future__ import annotations
 
@@ -15,195 +12,204 @@ import torch
 from torch import Tensor
 
 from firth.errors import AbilityError
+from firth.lm.language_model import LanguageModel, TokenStream
 from firth.nets.batch import Batch
-from firth.nets.network import Memory
+from firth.nets.network import KVCache
 from firth.nets.outputs.output import OutputLayer
 from firth.nets.recipe import NetRecipe
-from firth.progress import Advance
-from firth.tokens.language import LanguageModel, Stream
+from firth.progress import Advance, note
 
-Numbers = npt.NDArray[np.int64]
-Extend = Callable[[Tensor, Memory | None], tuple[Tensor, Memory]]
-"""New tokens (rows, places) and what is remembered -> their states (rows, places, width) and what is remembered now."""
-Look = Callable[[Batch, Tensor], Tensor]
-"""A batch and the numbers of some of its places -> their states (places, width)."""
+Integers = npt.NDArray[np.int64]
+LogProbs = npt.NDArray[np.float64]
+DecodeStep = Callable[[Tensor, KVCache | None], tuple[Tensor, KVCache]]
+"""New ids (batch, length) and a cache -> their states (batch, length, width) and the new cache."""
+Encode = Callable[[Batch, Tensor], Tensor]
+"""A batch and positions of the flattened batch -> their states (positions, width)."""
 
-ROOM = 1 << 11
-"""Tokens that are read at once: their states stay in the processor's cache."""
-_LOGITS = 1 << 24  # numbers of a table of probabilities, at most
-_STEP = 256  # tokens that a recurrent network reads on at once
+BATCH_TOKENS = 1 << 11
+"""Tokens that are encoded at once, so that their states stay in the processor's cache."""
+_LOGITS = 1 << 24  # at most at once
+_STEP = 256  # tokens of each text that a recurrent network reads at once
 
 
-class Window(NamedTuple):
-    """A part of a text that is read by itself, because the whole is too long; places are those of the text."""
+class ScoringWindow(NamedTuple):
+    """A part of a text that is too long to be encoded at once."""
 
     begin: int
     end: int
     first: int
-    """What is said of the places from here..."""
+    """Predictions are used from this position..."""
     last: int
-    """...to here is believed."""
+    """...to this one."""
 
 
 def one_line(text: str) -> str:
-    """A text that tokenizers take: one line, without NULs and without bytes that are no text, as command lines have."""
+    """A text that tokenizers accept: one line without NULs and without invalid bytes, as command lines may have."""
     return " ".join(text.encode(errors="replace").decode().replace("\0", " ").splitlines())
 
 
-def longest(recipe: NetRecipe) -> int | None:
-    """Tokens of a row at most, special ones included; None if the network reads on forever."""
+def max_length(recipe: NetRecipe) -> int | None:
+    """Maximal tokens of a sequence, special ones included; None if there is no limit."""
     positions = recipe.embedding.positions != "none"
-    return recipe.rows.length if positions or recipe.encoder.kind == "transformer" else None
+    return recipe.sequence.length if positions or recipe.encoder.kind == "transformer" else None
 
 
-def following(length: int, most: int, overlap: int) -> list[Window]:
-    """Windows over a text whose states know what came before: each tells of what the one before it did not reach.
+def causal_windows(length: int, most: int, overlap: int) -> list[ScoringWindow]:
+    """Windows over a text for causal states: each is used after the end of the one before.
 
-    All but the first have at least `overlap` tokens before the first place that they tell of.
+    All but the first have at least `overlap` tokens of context.
 
-    >>> [tuple(window) for window in following(7, 4, 2)]
+    >>> [tuple(window) for window in causal_windows(7, 4, 2)]
     [(0, 4, 0, 4), (2, 6, 4, 6), (4, 7, 6, 7)]
     """
     step = most - overlap
     begins = [0, *range(step, length - overlap, step)]
-    return [Window(b, min(b + most, length), b + overlap if b else 0, min(b + most, length)) for b in begins]
+    return [ScoringWindow(b, min(b + most, length), b + overlap if b else 0, min(b + most, length)) for b in begins]
 
 
-def surrounding(length: int, most: int) -> list[Window]:
-    """Windows over a text whose states know both sides: each tells of its middle, those at the ends of these, too.
+def centred_windows(length: int, most: int) -> list[ScoringWindow]:
+    """Windows over a text for bidirectional states: the middle of each is used, and the ends of the text.
 
-    >>> [tuple(window) for window in surrounding(7, 4)]
+    >>> [tuple(window) for window in centred_windows(7, 4)]
     [(0, 4, 0, 3), (2, 6, 3, 4), (3, 7, 4, 7)]
     """
     if length <= most:
-        return [Window(0, length, 0, length)]
+        return [ScoringWindow(0, length, 0, length)]
     step = max(1, most // 2)
     begins = [*range(0, length - most, step), length - most]
-    turns = [0, *((a + most + b) // 2 for a, b in pairwise(begins)), length]
-    return [Window(b, b + most, low, high) for b, (low, high) in zip(begins, pairwise(turns), strict=True)]
+    cuts = [0, *((a + most + b) // 2 for a, b in pairwise(begins)), length]
+    return [ScoringWindow(b, b + most, low, high) for b, (low, high) in zip(begins, pairwise(cuts), strict=True)]
 
 
-def by_length(lengths: Numbers, equal: bool = False, most: int = ROOM) -> Iterator[Numbers]:
-    """Groups of texts of nearly the same length, longest first, that fill the room; with `equal` of the very same.
+def length_groups(lengths: Integers, equal: bool = False, most: int = BATCH_TOKENS) -> Iterator[Integers]:
+    """Groups of texts of similar length that fill a batch, longest first; with `equal` of the same length.
 
-    `most` tokens of each are read at once.
+    `most` tokens of each text are encoded at once.
     """
     order = np.argsort(-lengths, kind="stable")
     falling = -lengths[order]
     begin = 0
     while begin < order.size:
         longest = -int(falling[begin])
-        end = begin + max(1, ROOM // max(1, min(longest, most)))
+        end = begin + max(1, BATCH_TOKENS // max(1, min(longest, most)))
         if equal:
             end = min(end, int(np.searchsorted(falling, -longest, side="right")))
         yield order[begin:end]
         begin = end
 
 
-def rows_of(ids: Numbers, begins: Numbers, lengths: Numbers) -> tuple[Tensor, Tensor]:
-    """(rows, longest): tokens from each beginning on, then padding; and which are tokens."""
+def note_long(lengths: Integers, most: int | None) -> None:
+    """Report how many sentences are scored in windows."""
+    if most is not None and (long := int(np.count_nonzero(lengths > most))):
+        note(f"{long:,} sentences of more than {most} tokens are scored in windows that overlap by half")
+
+
+def pad_rows(ids: Integers, begins: Integers, lengths: Integers) -> tuple[Tensor, Tensor]:
+    """(rows, longest): the ids from each beginning on, padded, and a mask of the tokens."""
     columns = np.arange(int(lengths.max()))
-    held = columns < lengths[:, None]
-    rows = np.where(held, ids[np.minimum(begins[:, None] + columns, ids.size - 1)], 0)
-    return torch.from_numpy(rows), torch.from_numpy(held)
+    is_token = columns < lengths[:, None]
+    rows = np.where(is_token, ids[np.minimum(begins[:, None] + columns, ids.size - 1)], 0)
+    return torch.from_numpy(rows), torch.from_numpy(is_token)
 
 
-def batch_of(ids: Tensor) -> Batch:
-    """Rows of one part each."""
+def make_batch(ids: Tensor) -> Batch:
+    """A batch of one sequence per row."""
     return Batch(ids, torch.ones_like(ids, dtype=torch.bool))
 
 
-def at_once(tokens: int) -> int:
-    """States whose probabilities of all tokens are held at once."""
-    return max(1, _LOGITS // tokens)
+def logits_chunk(vocabulary: int) -> int:
+    """States whose logits are computed at once."""
+    return max(1, _LOGITS // vocabulary)
 
 
-def log_probability(output: OutputLayer, states: Tensor, targets: Tensor, tokens: int) -> npt.NDArray[np.float64]:
-    """What each state gives to its target, without ever holding a large table; `tokens` are those of the vocabulary."""
-    rows = at_once(tokens)
-    parts = [slice(begin, begin + rows) for begin in range(0, len(states), rows)]
-    return torch.cat([output.log_probability(states[part], targets[part]) for part in parts]).double().numpy()
+def target_logprobs(output: OutputLayer, states: Tensor, targets: Tensor, vocabulary: int) -> LogProbs:
+    """(positions,): the log-probability of each target, in chunks."""
+    chunks = zip(*(torch.split(each, logits_chunk(vocabulary)) for each in (states, targets)), strict=True)
+    return torch.cat([output.log_probability(some, at) for some, at in chunks]).double().numpy()
 
 
-class Text(NamedTuple):
-    """Tokens that are read and those that are to be predicted there, text after text."""
+class ScoringText(NamedTuple):
+    """Concatenated texts: input tokens and the targets to predict there."""
 
-    inputs: Numbers
-    targets: Numbers
-    bounds: Numbers
+    inputs: Integers
+    targets: Integers
+    bounds: Integers
     """Text t is from `bounds[t]` to `bounds[t + 1]`."""
-    tokens: int
-    """Of the vocabulary."""
+    vocabulary: int
 
 
-def log_in_windows(
-    look: Look, output: OutputLayer, text: Text, windows: Sequence[Window], advance: Advance, equal: bool = False
-) -> npt.NDArray[np.float64]:
-    """The log-probability of every target, by windows whose places are those of all texts together.
+def score_in_windows(
+    encode: Encode,
+    output: OutputLayer,
+    text: ScoringText,
+    windows: Sequence[ScoringWindow],
+    advance: Advance,
+    equal: bool = False,
+) -> LogProbs:
+    """The log-probability of every target, by windows over the concatenated texts.
 
-    Padding follows the tokens, where causal states cannot see it; with `equal` there is none.
+    Padding is at the end, where causal states do not depend on it; with `equal` there is none.
     """
-    logs = np.empty(text.targets.size)
+    logprobs = np.empty(text.targets.size)
     begins, ends, firsts, lasts = np.array(windows, dtype=np.int64).reshape(-1, 4).T
-    for group in by_length(ends - begins, equal):
-        ids, _ = rows_of(text.inputs, begins[group], (ends - begins)[group])
-        places = torch.arange(ids.shape[1]) + torch.from_numpy(begins[group])[:, None]
-        told = (places >= torch.from_numpy(firsts[group])[:, None]) & (places < torch.from_numpy(lasts[group])[:, None])
-        found = places[told].numpy()
-        states = look(batch_of(ids), told.flatten().nonzero()[:, 0])
-        logs[found] = log_probability(output, states, torch.from_numpy(text.targets[found]), text.tokens)
+    for group in length_groups(ends - begins, equal):
+        ids, _ = pad_rows(text.inputs, begins[group], (ends - begins)[group])
+        positions = np.arange(ids.shape[1]) + begins[group][:, None]
+        used = (positions >= firsts[group][:, None]) & (positions < lasts[group][:, None])
+        found = positions[used]
+        states = encode(make_batch(ids), torch.from_numpy(np.flatnonzero(used)))
+        targets = torch.from_numpy(text.targets[found])
+        logprobs[found] = target_logprobs(output, states, targets, text.vocabulary)
         advance(found.size)
-    return logs
+    return logprobs
 
 
-def log_reading_on(extend: Extend, output: OutputLayer, text: Text, advance: Advance) -> npt.NDArray[np.float64]:
-    """The log-probability of every target, each text read from its beginning to its end, many side by side."""
-    logs = np.empty(text.targets.size)
+def score_stepwise(decode_step: DecodeStep, output: OutputLayer, text: ScoringText, advance: Advance) -> LogProbs:
+    """The log-probability of every target, many texts in parallel, each read from beginning to end."""
+    logprobs = np.empty(text.targets.size)
     lengths = np.diff(text.bounds)
-    for group in by_length(lengths, most=_STEP):
+    for group in length_groups(lengths, most=_STEP):
         begins, left = text.bounds[group], lengths[group]
-        memory: Memory | None = None
+        cache: KVCache | None = None
         while left.size:
-            now = np.minimum(left, _STEP)
-            ids, held = rows_of(text.inputs, begins, now)
-            states, memory = extend(ids, memory)
-            found = (torch.from_numpy(begins)[:, None] + torch.arange(ids.shape[1]))[held].numpy()
-            logs[found] = log_probability(output, states[held], torch.from_numpy(text.targets[found]), text.tokens)
+            ids, is_token = pad_rows(text.inputs, begins, np.minimum(left, _STEP))
+            states, cache = decode_step(ids, cache)
+            found = (torch.from_numpy(begins)[:, None] + torch.arange(ids.shape[1]))[is_token].numpy()
+            targets = torch.from_numpy(text.targets[found])
+            logprobs[found] = target_logprobs(output, states[is_token], targets, text.vocabulary)
             advance(found.size)
-            going_on = left > _STEP
-            begins, left = begins[going_on] + _STEP, left[going_on] - _STEP
-            if left.size and not going_on.all():
-                memory = memory.pick(torch.from_numpy(np.flatnonzero(going_on)))
-    return logs
+            has_more = left > _STEP
+            begins, left = begins[has_more] + _STEP, left[has_more] - _STEP
+            if left.size and not has_more.all():
+                cache = cache.select_rows(torch.from_numpy(np.flatnonzero(has_more)))
+    return logprobs
 
 
 class TokenScores(LanguageModel):
-    """Scores texts by what a function says of their tokens, for models that say it in another way than word by word."""
+    """Scores texts by a function of token streams, for models that are not causal."""
 
-    def __init__(self, model: Any, log_tokens: Callable[[Stream], npt.NDArray[np.float64]]) -> None:
-        super().__init__(model.recipe, model.tokenizer, model.layout, model.spelling)
-        self._log = log_tokens
+    def __init__(self, model: Any, token_logprobs: Callable[[TokenStream], LogProbs]) -> None:
+        super().__init__(model.recipe, model.tokenizer, model.layout, model.unknown_word_model)
+        self._token_logprobs = token_logprobs
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {}
 
-    def log_tokens(self, stream: Stream) -> npt.NDArray[np.float64]:
-        return self._log(stream)
+    def token_logprobs(self, stream: TokenStream) -> LogProbs:
+        return self._token_logprobs(stream)
 
-    def log_next(self, history: Sequence[int]) -> npt.NDArray[np.float64]:
-        raise AbilityError("these are scores of whole texts: ask a causal model, such as gpt or lstm, what comes next.")
+    def next_logprobs(self, history: Sequence[int]) -> LogProbs:
+        raise AbilityError("these are scores of whole texts: use a causal model, such as gpt or lstm, for next tokens.")
 
 
 class DocumentScores(TokenScores):
-    """Scores sentences of several documents, so many of each; what was said in another is not remembered."""
+    """Scores sentences of several documents of given sizes; context is not carried from one to another."""
 
-    def __init__(
-        self, model: Any, log_tokens: Callable[[Stream], npt.NDArray[np.float64]], sizes: Sequence[int]
-    ) -> None:
-        super().__init__(model, log_tokens)
+    def __init__(self, model: Any, token_logprobs: Callable[[TokenStream], LogProbs], sizes: Sequence[int]) -> None:
+        super().__init__(model, token_logprobs)
         self._begins = np.cumsum([0, *sizes])[:-1]
 
     def stream(
-        self, sentences: Sequence[str], lengths: Sequence[int] = (), together: bool = False
-    ) -> tuple[Stream, npt.NDArray[np.int64]]:
+        self, sentences: Sequence[str], lengths: Sequence[int] = (), as_document: bool = False
+    ) -> tuple[TokenStream, npt.NDArray[np.int64]]:
         return super().stream(sentences, np.add.reduceat(lengths, self._begins).tolist())

@@ -1,4 +1,4 @@
-"""Two-way language modelling: each token from those before it, and from those after it (Peters et al. 2018)."""
+"""Bidirectional language modelling: each token from those before it, and from those after it (Peters et al. 2018)."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ import torch
 from torch import Tensor
 
 from firth.nets.batch import Batch, Loss
-from firth.nets.network import Network, States
-from firth.nets.noise import Noise
-from firth.objectives.clm import continuing
+from firth.nets.dropout import DropoutRng
+from firth.nets.network import HiddenStates, Network
+from firth.objectives.clm import positions_with_next
 from firth.objectives.objective import Objective
 
 
-class TwoWayModelling(Objective):
+class BidirectionalLM(Objective):
     """-log p(w[t + 1] | w[1..t]) by the first half of the states, -log p(w[t] | w[t + 1..n]) by the second half.
 
-    Both halves have the output layer in common.
+    Both halves share the output layer.
     """
 
     name: ClassVar[str] = "bilm"
 
-    def places(self, batch: Batch) -> Tensor | None:
-        """All places with another of the same part beside them."""
-        before = continuing(batch)
-        beside = torch.zeros(batch.ids.numel(), dtype=torch.bool)
-        beside[before] = beside[before + 1] = True
-        return beside.nonzero()[:, 0]
+    def positions(self, batch: Batch) -> Tensor:
+        """All positions with a token of the same sequence before or after them."""
+        before = positions_with_next(batch)
+        is_used = torch.zeros(batch.ids.numel(), dtype=torch.bool)
+        is_used[before] = is_used[before + 1] = True
+        return is_used.nonzero()[:, 0]
 
     def count(self, batch: Batch) -> int:
-        return 2 * len(continuing(batch))
+        return 2 * len(positions_with_next(batch))
 
-    def loss(self, network: Network, states: States, batch: Batch, noise: Noise | None) -> Loss:
-        forward, backward = self.direction_losses(network, states, batch, noise)
+    def loss(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Loss:
+        forward, backward = self.direction_losses(network, states, batch, rng)
         return Loss(forward.total + backward.total, forward.count + backward.count)
 
     def direction_losses(
-        self, network: Network, states: States, batch: Batch, noise: Noise | None
+        self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None
     ) -> tuple[Loss, Loss]:
-        """The loss of reading forwards, and that of reading backwards."""
-        before, ids = continuing(batch), batch.ids.flatten()
+        """The forward and the backward loss."""
+        before, ids = positions_with_next(batch), batch.ids.flatten()
         after = before + 1
-        half = states.last.shape[-1] // 2
-        forward = network.output.loss(states.at(before)[:, :half], ids[after], ids[before], noise)
-        backward = network.output.loss(states.at(after)[:, half:], ids[before], ids[after], noise)
+        half = states.last_hidden_state.shape[-1] // 2
+        forward = network.output.loss(states.at(before)[:, :half], ids[after], ids[before], rng)
+        backward = network.output.loss(states.at(after)[:, half:], ids[before], ids[after], rng)
         return Loss(forward, len(before)), Loss(backward, len(before))

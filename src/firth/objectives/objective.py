@@ -1,87 +1,74 @@
-"""Objective: corrupts and predicts. It owns its noise, its layers and its loss, in one file."""
+"""Objective: corrupts input and predicts. Its noise, its layers and its loss are in one file."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from importlib import import_module
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor, nn
 
 from firth.nets.batch import Batch, Loss
-from firth.nets.network import Network, States, Vocabulary
-from firth.nets.noise import Noise
+from firth.nets.dropout import DropoutRng
+from firth.nets.network import HiddenStates, Network, Vocabulary
 from firth.nets.recipe import NetRecipe
+from firth.objectives._noise_kernels import draw_all
 from firth.objectives.sequences import Sequences
 
 
 class Objective(nn.Module, ABC):
-    """What a network is taught. Each method but `places`, `count` and `loss` may be left as it is."""
+    """A training objective. Only `positions` and `loss` must be defined."""
 
     name: ClassVar[str]
     copies: ClassVar[int] = 1
-    """How many segments `pair` makes of each: rows leave room for so many."""
+    """Segments that `pair` makes of each one: sequences leave space for them."""
 
     def __init__(self, recipe: NetRecipe, vocabulary: Vocabulary) -> None:
-        """Layers of its own are made here, as attributes."""
+        """Layers of an objective are made here, as attributes."""
         super().__init__()
         self.recipe = recipe
+        self.vocabulary = len(vocabulary)
 
     def pair(self, sequences: Sequences, rng: np.random.Generator) -> Sequences:
-        """Which second segment each sequence gets, before they are laid out in rows."""
+        """Choose the second segment of each sequence, before they are packed into rows."""
         return sequences
 
     def corrupt(self, batch: Batch, rng: np.random.Generator) -> None:
-        """Changes the ids of a batch and notes what is to be predicted in its marks; no network is needed for it.
+        """Change the ids of a batch and set its labels, without a network.
 
-        The noise of a row is drawn by `firth.objectives.draws.row_keys(batch, rng)`: `rng` is the same for all batches
-        of a pass, and whatever else is in the batch must not matter.
+        The noise of a row is drawn by `firth.objectives.objective.row_seeds(batch, rng)`: `rng` is the same for all
+        batches of an epoch, and noise must not depend on the other rows.
         """
 
-    def rewrite(self, batch: Batch, network: Network, noise: Noise | None) -> Batch:
-        """Changes a batch by what a network says of it."""
+    def rewrite(self, batch: Batch, network: Network, rng: DropoutRng | None) -> Batch:
+        """Change a batch by the predictions of a network."""
         return batch
 
     @abstractmethod
-    def places(self, batch: Batch) -> Tensor | None:
-        """Numbers of the places whose states are needed, in order; None for all."""
+    def positions(self, batch: Batch) -> Tensor | None:
+        """Sorted indices into the flattened batch of the hidden states that the loss needs; None for all."""
 
-    @abstractmethod
     def count(self, batch: Batch) -> int:
-        """How many predictions it makes in a batch."""
+        """The number of predictions in a batch."""
+        positions = self.positions(batch)
+        return batch.ids.numel() if positions is None else len(positions)
 
     @abstractmethod
-    def loss(self, network: Network, states: States, batch: Batch, noise: Noise | None) -> Loss:
-        """The sum of the losses of all predictions in a batch, and their number."""
+    def loss(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Loss:
+        """The summed losses of all predictions in a batch, and their number."""
 
 
-_HOMES = {
-    "clm": ("clm", "CausalModelling"),
-    "bilm": ("bilm", "TwoWayModelling"),
-    "mlm": ("mlm", "MaskedModelling"),
-    "nsp": ("nsp", "NextSentence"),
-    "sop": ("sop", "SentenceOrder"),
-    "autoencoding": ("autoencoding", "Autoencoding"),
-    "ranking": ("ranking", "Ranking"),
-}
+def row_seeds(batch: Batch, rng: np.random.Generator) -> npt.NDArray[np.uint64]:
+    """A new seed for each row of a batch: a function of the row's own seed and of one number from `rng`.
 
-
-def make_objectives(recipe: NetRecipe, vocabulary: Vocabulary) -> dict[str, Objective]:
-    """The objectives of a recipe by name."""
-    made = {}
-    for one in recipe.names:
-        module, name = _HOMES[one]
-        made[one] = getattr(import_module(f"firth.objectives.{module}"), name)(recipe, vocabulary)
-    return made
-
-
-def union(places: Sequence[Tensor | None]) -> Tensor | None:
-    """All places that any of them asks for, in order; None as soon as one wants all."""
-    import torch
-
-    asked = [one for one in places if one is not None]
-    if len(asked) < len(places):
-        return None
-    return asked[0] if len(asked) == 1 else torch.unique(torch.cat(asked))
+    >>> import torch
+    >>> ids = torch.zeros((3, 2), dtype=torch.int64)
+    >>> one = Batch(ids, ids == 0, row_seeds=torch.tensor([7, 8, 9]))
+    >>> other = Batch(ids, ids == 0, row_seeds=torch.tensor([9, 7, 8]))
+    >>> seeds, same = (row_seeds(each, np.random.default_rng(0)).tolist() for each in (one, other))
+    >>> same == [seeds[2], seeds[0], seeds[1]]
+    True
+    """
+    rows = np.arange(batch.shape[0]) if batch.row_seeds is None else batch.row_seeds.numpy()
+    return np.asarray(draw_all(rng.integers(0, 2**64, dtype=np.uint64), rows))

@@ -1,4 +1,4 @@
-"""Sequences: what is to be read together, before it is laid out in rows."""
+"""Sequences: segments of text before they are packed into rows."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ Integers = npt.NDArray[np.int64]
 
 
 class Sequences(NamedTuple):
-    """Segments of a text as places in a token store, one or two to a sequence.
+    """Sequences of one or two segments, as ranges of a token store.
 
-    Where two are asked for, the second is the text that follows the first in the same document. Objectives may give
-    other second segments or another order, and note in `labels` what they have done.
+    The second segment is the text that follows the first in the same document. Objectives may replace or reorder
+    segments, and set `labels`.
     """
 
-    begins: Integers
+    starts: Integers
     """(sequences, segments): the first token of each segment."""
     ends: Integers
-    """(sequences, segments): after the last token; where a segment begins if it is empty."""
-    room: int
-    """Tokens that all segments of a sequence may have together."""
+    """(sequences, segments): after the last token; equal to the start of an empty segment."""
+    max_tokens: int
+    """Maximal tokens of all segments of a sequence together."""
     documents: Integers
-    """The first token of each document, and the end of the text; empty where there is one segment to a sequence."""
+    """The first token of each document, and the end of the text; empty for sequences of one segment."""
     labels: dict[str, Integers]
-    """Mark -> a number for each sequence; batches have it under the same name for each part."""
+    """A number for each sequence by key; batches have it under the same key for each sequence."""
 
     @property
-    def consecutive(self) -> npt.NDArray[np.bool_]:
+    def has_next_segment(self) -> npt.NDArray[np.bool_]:
         """Which sequences have a second segment that follows the first one in the text."""
-        if self.begins.shape[1] < 2:
-            return np.zeros(len(self.begins), dtype=bool)
-        return np.asarray((self.ends[:, 0] == self.begins[:, 1]) & (self.begins[:, 1] < self.ends[:, 1]))
+        if self.starts.shape[1] < 2:
+            return np.zeros(len(self.starts), dtype=bool)
+        return np.asarray((self.ends[:, 0] == self.starts[:, 1]) & (self.starts[:, 1] < self.ends[:, 1]))
 
-    def with_labels(self, name: str, labels: Integers) -> Sequences:
-        """The same with what an objective notes."""
-        return self._replace(labels=self.labels | {name: labels})
+    def with_labels(self, key: str, labels: Integers) -> Sequences:
+        """The same with the labels of an objective."""
+        return self._replace(labels=self.labels | {key: labels})

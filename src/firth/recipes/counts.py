@@ -1,4 +1,4 @@
-"""Count models: probabilities from how often things occur."""
+"""Recipes of the count models."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from firth.counts.recipe import NgramRecipe
 
 
 def unigram() -> NgramRecipe:
-    """Words by their frequency alone, one added to every count."""
+    """Unigrams with add-one smoothing."""
     return NgramRecipe(order=1, smoothing="additive", delta=1.0)
 
 
 def ngram() -> NgramRecipe:
-    """The words before decide: any order from 1 to 8, any smoothing."""
+    """An n-gram model of any order from 1 to 8, with any smoothing."""
     return NgramRecipe()
 
 
 def mle() -> NgramRecipe:
-    """Relative frequencies as they are: what was never seen is impossible."""
+    """Unsmoothed relative frequencies: unseen n-grams have probability 0."""
     return NgramRecipe(order=3, smoothing="mle")
 
 
 def additive() -> NgramRecipe:
-    """A little added to every count, as much as fits best."""
+    """A constant added to every count, estimated from the text."""
     return replace(mle(), smoothing="additive")
 
 
@@ -37,112 +37,112 @@ def laplace() -> NgramRecipe:
 
 
 def good_turing() -> NgramRecipe:
-    """Counts as they would be in new text; what that frees goes to unseen words by the shorter history."""
+    """Good-Turing discounts; unseen words back off to the lower order."""
     return replace(mle(), smoothing="good-turing")
 
 
 def katz() -> NgramRecipe:
-    """Good-Turing discounts for small counts, large ones trusted; unseen words by the shorter history."""
+    """Good-Turing discounts for small counts only; unseen words back off to the lower order."""
     return replace(good_turing(), smoothing="katz")
 
 
 def katz3() -> NgramRecipe:
-    """Katz with two words of history."""
+    """Katz smoothing of trigrams."""
     return katz()
 
 
 def jelinek_mercer() -> NgramRecipe:
-    """Long and short histories mixed, the more by the long one the more often it was seen."""
+    """Linear interpolation with the lower order; the weight depends on the count of the history."""
     return replace(mle(), smoothing="jelinek-mercer")
 
 
 def witten_bell() -> NgramRecipe:
-    """Mixed by how many different words have followed the history."""
+    """Interpolation weighted by the number of distinct words after the history."""
     return replace(jelinek_mercer(), smoothing="witten-bell")
 
 
 def absolute() -> NgramRecipe:
-    """The same amount taken off every count, given to the shorter history."""
+    """A constant discount for every count; the mass goes to the lower order."""
     return replace(jelinek_mercer(), smoothing="absolute")
 
 
 def church_gale() -> NgramRecipe:
-    """Good-Turing for pairs of words, in buckets of pairs expected to be about as frequent."""
+    """Good-Turing estimates of bigrams, in buckets of similar expected frequency."""
     return replace(good_turing(), order=2, smoothing="church-gale")
 
 
 def bayes() -> NgramRecipe:
-    """The shorter history as a Dirichlet prior for the longer one."""
+    """A Dirichlet prior around the lower-order distribution."""
     return replace(additive(), smoothing="bayes")
 
 
 def kneser_ney() -> NgramRecipe:
-    """Absolute discounting; shorter histories count in how many contexts a word occurs."""
+    """Absolute discounting with continuation counts in the lower orders."""
     return replace(absolute(), smoothing="kneser-ney")
 
 
 def kn3() -> NgramRecipe:
-    """Kneser-Ney with two words of history."""
+    """Kneser-Ney smoothing of trigrams."""
     return kneser_ney()
 
 
 def kn5() -> NgramRecipe:
-    """Kneser-Ney with four words of history."""
+    """Kneser-Ney smoothing of 5-grams."""
     return replace(kn3(), order=5)
 
 
 def modified_kneser_ney() -> NgramRecipe:
-    """Kneser-Ney with three discounts, for counts of one, two and more."""
+    """Kneser-Ney with separate discounts for counts of 1, 2, and 3 or more."""
     return replace(kneser_ney(), smoothing="modified-kneser-ney")
 
 
 def mkn3() -> NgramRecipe:
-    """Modified Kneser-Ney with two words of history."""
+    """Modified Kneser-Ney smoothing of trigrams."""
     return modified_kneser_ney()
 
 
 def mkn5() -> NgramRecipe:
-    """Modified Kneser-Ney with four words of history: the best n-gram model for its cost."""
+    """Modified Kneser-Ney smoothing of 5-grams: the best n-gram model for its cost."""
     return replace(mkn3(), order=5)
 
 
 def pitman_yor() -> NgramRecipe:
-    """Kneser-Ney's Bayesian reading: every history a restaurant, all parameters inferred."""
+    """Hierarchical Pitman-Yor process: the Bayesian form of Kneser-Ney, by Gibbs sampling."""
     return replace(kneser_ney(), smoothing="pitman-yor")
 
 
 def stupid() -> NgramRecipe:
-    """Relative frequencies, 0.4 times the shorter history's where unseen: scores, no probabilities."""
+    """Stupid back-off: relative frequencies, 0.4 times the lower order for unseen words; not normalised."""
     return replace(mle(), order=5, smoothing="stupid")
 
 
 def cache() -> CacheRecipe:
-    """A five-gram model and the last 200 words: what was said is likelier to be said again."""
+    """A 5-gram model interpolated with a cache of the last 200 words."""
     return CacheRecipe(base=mkn5(), order=1, decay=None, size=200)
 
 
 def decaying_cache() -> CacheRecipe:
-    """A cache in which words count the less the longer ago they were said."""
+    """A cache with exponentially decaying weights."""
     return replace(cache(), decay="auto", size=1000)
 
 
 def kn5_cache() -> CacheRecipe:
-    """A decaying cache that recalls pairs and triples of words as well."""
+    """A decaying cache of words, bigrams and trigrams."""
     return replace(decaying_cache(), order=3)
 
 
 def mixture() -> MixtureRecipe:
-    """Models of parts of the text, by source or by topic, mixed by what the text turns out to be about."""
+    """A mixture of models of input files or topics, with weights that adapt to the text."""
     return MixtureRecipe(base=mkn3())
 
 
 def class_ngram() -> ClassRecipe:
-    """Which class of words comes next, and which of its words."""
+    """An n-gram model over word classes, and the words within each class."""
     return ClassRecipe(base=mkn3())
 
 
 def maxent() -> MaxentRecipe:
-    """N-grams, distance-2 bigrams and trigger pairs in one distribution of highest entropy."""
+    """A maximum-entropy model of n-grams, distance-2 bigrams and trigger pairs."""
     return MaxentRecipe()
 
 
@@ -161,4 +161,4 @@ SHORT = {
     "py": "pitman-yor",
     "stupid": "stupid-backoff",
 }
-"""Short names; with an order behind them they are recipes too: mkn4, wb3."""
+"""Short names; with an order appended they are recipes too: mkn4, wb3."""

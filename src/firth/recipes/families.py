@@ -1,4 +1,4 @@
-"""The types of recipes, by the names that manifests give them."""
+"""The types of recipes and their names in manifests."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from firth.counts.classes import ClassRecipe
 from firth.counts.maxent import MaxentRecipe
 from firth.counts.mixture import MixtureRecipe
 from firth.counts.recipe import NgramRecipe
-from firth.nets.ensemble import EnsembleRecipe
 from firth.nets.recipe import NetRecipe
-from firth.tasks.linear_recipe import LinearRecipe
-from firth.tasks.recipe import TaskRecipe
+from firth.recipes.ensemble import EnsembleRecipe
+from firth.tasks.recipe import LinearRecipe, TaskRecipe
 from firth.tokens.recipe import TokenizerRecipe
 from firth.vectors.recipe import (
     BagRecipe,
@@ -60,4 +59,3 @@ FAMILIES: dict[str, type[Recipe]] = {
     "task": TaskRecipe,
     "linear": LinearRecipe,
 }
-"""The name that a manifest gives to each type of recipe."""

@@ -1,4 +1,4 @@
-"""Neural language models and pre-training, each as what it changed in the one before."""
+"""Neural language models and pre-training, each as a change of its ancestor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from firth.nets.recipe import (
     MaskingRecipe,
     NetRecipe,
     OutputRecipe,
-    RowsRecipe,
+    SequenceRecipe,
 )
 from firth.tokens.recipe import TokenizerRecipe
 
@@ -23,10 +23,10 @@ _LENGTHS = {"tiny": 64, "mini": 128, "small": 128}
 
 
 def resize(recipe: NetRecipe, size: str) -> NetRecipe:
-    """The recipe in another size: base is the one that was published.
+    """The recipe in another size; base is the published one.
 
     >>> mini = resize(bert(), "mini")
-    >>> mini.encoder.layers, mini.encoder.width, mini.encoder.inner, mini.encoder.heads
+    >>> mini.encoder.layers, mini.encoder.width, mini.encoder.ffn_width, mini.encoder.heads
     (4, 256, 1024, 4)
     """
     if size == "base":
@@ -34,21 +34,23 @@ def resize(recipe: NetRecipe, size: str) -> NetRecipe:
     encoder, embedding = recipe.encoder, recipe.embedding
     if encoder.kind != "transformer":
         width = min(_OTHERS[size], encoder.width)
-        inner = encoder.inner * width // encoder.width
+        inner = encoder.ffn_width * width // encoder.width
         return replace(
             recipe,
             embedding=replace(embedding, width=min(width, embedding.width)),
-            encoder=replace(encoder, width=width, inner=inner),
+            encoder=replace(encoder, width=width, ffn_width=inner),
         )
     layers, width, heads = _TRANSFORMERS[size]
-    scaled = replace(encoder, layers=layers, width=width, heads=heads, inner=width * encoder.inner // encoder.width)
+    scaled = replace(
+        encoder, layers=layers, width=width, heads=heads, ffn_width=width * encoder.ffn_width // encoder.width
+    )
     tokens = width if embedding.width == encoder.width else min(embedding.width, width)
-    length = min(_LENGTHS[size], recipe.rows.length)
+    length = min(_LENGTHS[size], recipe.sequence.length)
     return replace(
         recipe,
         embedding=replace(embedding, width=tokens),
         encoder=scaled,
-        rows=replace(recipe.rows, length=length),
+        sequence=replace(recipe.sequence, length=length),
     )
 
 
@@ -57,20 +59,20 @@ def _words() -> TokenizerRecipe:
 
 
 def xu_bigram() -> NetRecipe:
-    """The word before decides, by a table and nothing hidden."""
+    """A table of logits for the next word, given the previous one."""
     return NetRecipe(
         tokenizer=TokenizerRecipe(model="words", vocab_size=2_000),
         embedding=EmbeddingRecipe(width=2_000),
         encoder=EncoderRecipe(
-            kind="none", layers=0, width=2_000, inner=0, heads=1, norm="none", dropout=0.0, attention_dropout=0.0
+            kind="none", layers=0, width=2_000, ffn_width=0, heads=1, norm="none", dropout=0.0, attention_dropout=0.0
         ),
         output=OutputRecipe(kind="direct"),
-        learning=LearningRecipe(optimiser="adam", decay=0.0),
+        learning=LearningRecipe(optimiser="adam", weight_decay=0.0),
     )
 
 
 def ffnn() -> NetRecipe:
-    """Vectors of four words, a hidden layer, and the next word: the first neural language model."""
+    """Feed-forward network over the vectors of four words: the first neural language model."""
     return replace(
         xu_bigram(),
         tokenizer=_words(),
@@ -79,10 +81,10 @@ def ffnn() -> NetRecipe:
             kind="window",
             layers=1,
             width=100,
-            inner=0,
+            ffn_width=0,
             heads=1,
             context=4,
-            direct=True,
+            direct_connections=True,
             norm="none",
             activation="tanh",
             dropout=0.0,
@@ -93,45 +95,45 @@ def ffnn() -> NetRecipe:
 
 
 def senna() -> NetRecipe:
-    """Windows of real text are ranked above those with a wrong word in the middle."""
+    """Ranks windows of text above those with a wrong word in the middle."""
     base = ffnn()
     return replace(
         base,
         embedding=replace(base.embedding, width=50),
-        encoder=replace(base.encoder, context=5, direct=False),
+        encoder=replace(base.encoder, context=5, direct_connections=False),
         visibility="bidirectional",
         objectives="ranking",
     )
 
 
 def lbl() -> NetRecipe:
-    """Log-bilinear: the words before give a vector, which is compared with every word's own."""
+    """Log-bilinear: the dot product of every word vector with a linear combination of previous ones."""
     base = ffnn()
     return replace(
         base,
         embedding=replace(base.embedding, width=100),
-        encoder=replace(base.encoder, kind="bilinear", context=5, direct=False),
+        encoder=replace(base.encoder, kind="bilinear", context=5, direct_connections=False),
         output=OutputRecipe(kind="tied"),
     )
 
 
 def hlbl() -> NetRecipe:
-    """Log-bilinear with a tree of words that was learnt from their vectors."""
+    """Log-bilinear with a tree of words built during training."""
     return replace(lbl(), output=OutputRecipe(kind="tree"))
 
 
 def rnn() -> NetRecipe:
-    """A simple recurrent network: all words before, in one state."""
+    """A simple recurrent network."""
     base = ffnn()
     return replace(
         base,
         embedding=replace(base.embedding, width=200),
-        encoder=replace(base.encoder, kind="rnn", width=200, context=0, direct=False),
+        encoder=replace(base.encoder, kind="rnn", width=200, context=0, direct_connections=False),
     )
 
 
 def lstm() -> NetRecipe:
-    """Long short-term memory: gates decide what the state keeps."""
+    """Long short-term memory: a recurrent network with gates."""
     base = rnn()
     return replace(
         base,
@@ -141,19 +143,19 @@ def lstm() -> NetRecipe:
 
 
 def sa_lstm() -> NetRecipe:
-    """An LSTM that reads a sequence and then writes it again: pre-training by autoencoding."""
+    """An LSTM pre-trained as a sequence autoencoder."""
     base = lstm()
-    return replace(base, objectives="autoencoding", rows=replace(base.rows, format="sentences"))
+    return replace(base, objectives="autoencoding", sequence=replace(base.sequence, format="sentences"))
 
 
 def elmo() -> NetRecipe:
-    """Two LSTMs over letters, one from each side; their layers are the vectors of words in context."""
+    """Forward and backward LSTMs over characters, whose layers are contextual word vectors."""
     base = lstm()
     return replace(
         base,
         tokenizer=TokenizerRecipe(model="words", vocab_size=30_000),
         embedding=replace(base.embedding, width=512, characters=True, dropout=0.1),
-        encoder=replace(base.encoder, layers=2, width=512, inner=4096, skip=True, dropout=0.1),
+        encoder=replace(base.encoder, layers=2, width=512, ffn_width=4096, residual=True, dropout=0.1),
         visibility="forward+backward",
         objectives="bilm",
         output=OutputRecipe(kind="adaptive"),
@@ -161,29 +163,29 @@ def elmo() -> NetRecipe:
 
 
 def gpt() -> NetRecipe:
-    """A Transformer that predicts the next token, to be fine-tuned whole."""
+    """A causal Transformer, to be fine-tuned."""
     return NetRecipe(
         tokenizer=TokenizerRecipe(model="bpe", vocab_size=30_000),
         embedding=EmbeddingRecipe(width=768, positions="learned", dropout=0.1),
         encoder=EncoderRecipe(activation="gelu-tanh"),
         output=OutputRecipe(kind="tied", bias=False),
-        rows=RowsRecipe(format="stream", length=512),
+        sequence=SequenceRecipe(format="stream", length=512),
     )
 
 
 def gpt2() -> NetRecipe:
-    """GPT over bytes, normalised before each layer."""
+    """GPT over bytes with pre-normalisation."""
     base = gpt()
     return replace(
         base,
         tokenizer=replace(base.tokenizer, model="byte-bpe"),
         encoder=replace(base.encoder, norm="pre"),
-        rows=replace(base.rows, length=1024),
+        sequence=replace(base.sequence, length=1024),
     )
 
 
 def bert() -> NetRecipe:
-    """GPT made bidirectional: hidden tokens from both sides, and whether two segments go together."""
+    """GPT made bidirectional: masked language modelling and next-sentence prediction."""
     base = gpt()
     return replace(
         base,
@@ -192,40 +194,40 @@ def bert() -> NetRecipe:
         encoder=replace(base.encoder, activation="gelu"),
         visibility="bidirectional",
         objectives="mlm+nsp",
-        masking=MaskingRecipe(masks="duplicated"),
+        masking=MaskingRecipe(mode="duplicated"),
         output=OutputRecipe(kind="tied", transform=True),
-        rows=replace(base.rows, format="segment-pair"),
+        sequence=replace(base.sequence, format="segment-pair"),
     )
 
 
 def bert_wwm() -> NetRecipe:
-    """BERT that hides whole words: in Chinese those that a segmenter finds."""
+    """BERT with whole-word masking; Chinese words are those of a segmenter."""
     base = bert()
     return replace(base, masking=replace(base.masking, policy="word"))
 
 
 def roberta() -> NetRecipe:
-    """BERT without the judgement of pairs, over bytes, with other masks in every pass."""
+    """BERT over bytes with new masks in every epoch, without next-sentence prediction."""
     base = bert()
     return replace(
         base,
         tokenizer=replace(base.tokenizer, model="byte-bpe", lowercase=False),
         embedding=replace(base.embedding, segments=0),
         objectives="mlm",
-        masking=replace(base.masking, masks="dynamic"),
-        rows=replace(base.rows, format="full-sentences"),
+        masking=replace(base.masking, mode="dynamic"),
+        sequence=replace(base.sequence, format="full-sentences"),
         learning=replace(base.learning, batch=8192),
     )
 
 
 def albert() -> NetRecipe:
-    """BERT with one layer used twelve times, narrow token vectors, and the order of two segments."""
+    """BERT with tied layers, narrow token vectors and sentence-order prediction."""
     base = bert()
     return replace(
         base,
         tokenizer=replace(base.tokenizer, model="pieces"),
         embedding=replace(base.embedding, width=128, dropout=0.0),
-        encoder=replace(base.encoder, activation="gelu-tanh", share="all", dropout=0.0, attention_dropout=0.0),
+        encoder=replace(base.encoder, activation="gelu-tanh", tie_layers="all", dropout=0.0, attention_dropout=0.0),
         objectives="mlm+sop",
         masking=replace(base.masking, policy="ngram"),
         learning=replace(base.learning, optimiser="lamb"),

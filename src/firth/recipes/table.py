@@ -1,4 +1,4 @@
-"""The literal table of everything that can be trained, and its lineage."""
+"""The table of all recipes that can be trained, and their lineage."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
-from firth.counts.recipe import NgramRecipe
 from firth.errors import RecipeError, near_miss
 from firth.recipes import counts, nets, tokenizers, vectors
 from firth.recipes.families import Recipe
@@ -16,8 +16,8 @@ _SHORT_NAME = re.compile(r"([a-z]+)([0-9]+)")
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A recipe, when it was published, where, and what it descends from."""
+class RecipeEntry:
+    """A recipe, its publication, and the recipes that it descends from."""
 
     make: Callable[[], Recipe]
     family: str
@@ -27,307 +27,119 @@ class Entry:
 
     @property
     def about(self) -> str:
-        """What it is, in a line."""
+        """A description of one line."""
         return (inspect.getdoc(self.make) or "").splitlines()[0]
 
 
-RECIPES: dict[str, Entry] = {
-    "words": Entry(tokenizers.words, "tokenizers", 1948, "Shannon, A Mathematical Theory of Communication"),
-    "chars": Entry(
-        tokenizers.chars, "tokenizers", 1951, "Shannon, Prediction and Entropy of Printed English", ("words",)
-    ),
-    "wordpiece": Entry(
-        tokenizers.wordpiece, "tokenizers", 2012, "Schuster and Nakajima, Japanese and Korean Voice Search", ("chars",)
-    ),
-    "bpe": Entry(
-        tokenizers.bpe,
-        "tokenizers",
-        2016,
-        "Sennrich et al., Neural Machine Translation of Rare Words with Subword Units",
-        ("chars",),
-    ),
-    "pieces": Entry(tokenizers.pieces, "tokenizers", 2018, "Kudo, Subword Regularization", ("bpe",)),
-    "byte-bpe": Entry(
-        tokenizers.byte_bpe,
-        "tokenizers",
-        2019,
-        "Radford et al., Language Models are Unsupervised Multitask Learners",
-        ("bpe",),
-    ),
-    "unigram": Entry(counts.unigram, "counts", 1948, "Shannon, A Mathematical Theory of Communication"),
-    "mle": Entry(counts.mle, "counts", 1951, "Shannon, Prediction and Entropy of Printed English", ("unigram",)),
-    "ngram": Entry(
-        counts.ngram,
-        "counts",
-        1998,
-        "Chen and Goodman, An Empirical Study of Smoothing Techniques for Language Modeling",
-        ("mle",),
-    ),
-    "laplace": Entry(counts.laplace, "counts", 1951, "after Laplace, Théorie analytique des probabilités", ("mle",)),
-    "additive": Entry(counts.additive, "counts", 1951, "after Lidstone and Jeffreys", ("laplace",)),
-    "good-turing": Entry(
-        counts.good_turing,
-        "counts",
-        1953,
-        "Good, The Population Frequencies of Species and the Estimation of Population Parameters",
-        ("mle",),
-    ),
-    "katz": Entry(
-        counts.katz,
-        "counts",
-        1987,
-        "Katz, Estimation of Probabilities from Sparse Data for the Language Model Component",
-        ("good-turing",),
-    ),
-    "katz3": Entry(
-        counts.katz3,
-        "counts",
-        1987,
-        "Katz, Estimation of Probabilities from Sparse Data for the Language Model Component",
-        ("katz",),
-    ),
-    "church-gale": Entry(
-        counts.church_gale,
-        "counts",
-        1991,
-        "Church and Gale, A Comparison of the Enhanced Good-Turing and Deleted Estimation Methods",
-        ("good-turing",),
-    ),
-    "jelinek-mercer": Entry(
-        counts.jelinek_mercer,
-        "counts",
-        1980,
-        "Jelinek and Mercer, Interpolated Estimation of Markov Source Parameters",
-        ("mle",),
-    ),
-    "witten-bell": Entry(
-        counts.witten_bell, "counts", 1991, "Witten and Bell, The Zero-Frequency Problem", ("jelinek-mercer",)
-    ),
-    "absolute": Entry(
-        counts.absolute,
-        "counts",
-        1994,
-        "Ney et al., On Structuring Probabilistic Dependences in Stochastic Language Modelling",
-        ("jelinek-mercer",),
-    ),
-    "bayes": Entry(
-        counts.bayes, "counts", 1995, "MacKay and Peto, A Hierarchical Dirichlet Language Model", ("additive",)
-    ),
-    "kneser-ney": Entry(
-        counts.kneser_ney,
-        "counts",
-        1995,
-        "Kneser and Ney, Improved Backing-off for M-gram Language Modeling",
-        ("absolute",),
-    ),
-    "kn3": Entry(
-        counts.kn3, "counts", 1995, "Kneser and Ney, Improved Backing-off for M-gram Language Modeling", ("kneser-ney",)
-    ),
-    "kn5": Entry(
-        counts.kn5, "counts", 1995, "Kneser and Ney, Improved Backing-off for M-gram Language Modeling", ("kn3",)
-    ),
-    "modified-kneser-ney": Entry(
-        counts.modified_kneser_ney,
-        "counts",
-        1998,
-        "Chen and Goodman, An Empirical Study of Smoothing Techniques for Language Modeling",
-        ("kneser-ney",),
-    ),
-    "mkn3": Entry(
-        counts.mkn3,
-        "counts",
-        1998,
-        "Chen and Goodman, An Empirical Study of Smoothing Techniques for Language Modeling",
-        ("modified-kneser-ney",),
-    ),
-    "mkn5": Entry(
-        counts.mkn5,
-        "counts",
-        1998,
-        "Chen and Goodman, An Empirical Study of Smoothing Techniques for Language Modeling",
-        ("mkn3",),
-    ),
-    "pitman-yor": Entry(
-        counts.pitman_yor,
-        "counts",
-        2006,
-        "Teh, A Hierarchical Bayesian Language Model Based on Pitman-Yor Processes",
-        ("kneser-ney",),
-    ),
-    "stupid-backoff": Entry(
-        counts.stupid, "counts", 2007, "Brants et al., Large Language Models in Machine Translation", ("mle",)
-    ),
-    "cache": Entry(
-        counts.cache,
-        "counts",
-        1990,
-        "Kuhn and De Mori, A Cache-Based Natural Language Model for Speech Recognition",
-        ("mle",),
-    ),
-    "decaying-cache": Entry(
-        counts.decaying_cache,
-        "counts",
-        1997,
-        "Clarkson and Robinson, Language Model Adaptation Using Mixtures and an Exponentially Decaying Cache",
-        ("cache",),
-    ),
-    "kn5-cache": Entry(
-        counts.kn5_cache,
-        "counts",
-        2001,
-        "Goodman, A Bit of Progress in Language Modeling",
-        ("decaying-cache", "mkn5"),
-    ),
-    "mixture": Entry(
-        counts.mixture,
-        "counts",
-        1999,
-        "Iyer and Ostendorf, Modeling Long Distance Dependence in Language: Topic Mixtures",
-        ("kn3",),
-    ),
-    "maxent": Entry(
-        counts.maxent,
-        "counts",
-        1996,
-        "Rosenfeld, A Maximum Entropy Approach to Adaptive Statistical Language Modeling",
-        ("cache",),
-    ),
-    "class-ngram": Entry(
-        counts.class_ngram, "counts", 1992, "Brown et al., Class-Based n-gram Models of Natural Language", ("mle",)
-    ),
-    "onehot": Entry(vectors.onehot, "vectors", 1954, "Harris, Distributional Structure"),
-    "tfidf": Entry(
-        vectors.tfidf, "vectors", 1975, "Salton et al., A Vector Space Model for Automatic Indexing", ("onehot",)
-    ),
-    "lsa": Entry(vectors.lsa, "vectors", 1990, "Deerwester et al., Indexing by Latent Semantic Analysis", ("tfidf",)),
-    "brown": Entry(
-        vectors.brown, "vectors", 1992, "Brown et al., Class-Based n-gram Models of Natural Language", ("onehot",)
-    ),
-    "ppmi-svd": Entry(
-        vectors.ppmi_svd,
-        "vectors",
-        2014,
-        "Levy and Goldberg, Neural Word Embedding as Implicit Matrix Factorization",
-        ("lsa",),
-    ),
-    "multi-prototype": Entry(
-        vectors.multi_prototype,
-        "vectors",
-        2012,
-        "Huang et al., Improving Word Representations via Global Context and Multiple Word Prototypes",
-        ("onehot",),
-    ),
-    "cbow": Entry(
-        vectors.cbow,
-        "vectors",
-        2013,
-        "Mikolov et al., Efficient Estimation of Word Representations in Vector Space",
-        ("onehot",),
-    ),
-    "skipgram": Entry(
-        vectors.skipgram,
-        "vectors",
-        2013,
-        "Mikolov et al., Distributed Representations of Words and Phrases and their Compositionality",
-        ("cbow",),
-    ),
-    "phrases": Entry(
-        vectors.phrases,
-        "vectors",
-        2013,
-        "Mikolov et al., Distributed Representations of Words and Phrases and their Compositionality",
-        ("skipgram",),
-    ),
-    "glove": Entry(
-        vectors.glove, "vectors", 2014, "Pennington et al., GloVe: Global Vectors for Word Representation", ("lsa",)
-    ),
-    "pv-dm": Entry(
-        vectors.pv_dm,
-        "vectors",
-        2014,
-        "Le and Mikolov, Distributed Representations of Sentences and Documents",
-        ("cbow",),
-    ),
-    "pv-dm-concat": Entry(
-        vectors.pv_dm_concat,
-        "vectors",
-        2014,
-        "Le and Mikolov, Distributed Representations of Sentences and Documents",
-        ("pv-dm",),
-    ),
-    "pv-dbow": Entry(
-        vectors.pv_dbow,
-        "vectors",
-        2014,
-        "Le and Mikolov, Distributed Representations of Sentences and Documents",
-        ("skipgram",),
-    ),
-    "fasttext": Entry(
-        vectors.fasttext,
-        "vectors",
-        2017,
-        "Bojanowski et al., Enriching Word Vectors with Subword Information",
-        ("skipgram",),
-    ),
-    "fasttext-classifier": Entry(
-        vectors.fasttext_classifier,
-        "vectors",
-        2017,
-        "Joulin et al., Bag of Tricks for Efficient Text Classification",
-        ("fasttext",),
-    ),
-    "xu-bigram": Entry(
-        nets.xu_bigram, "nets", 2000, "Xu and Rudnicky, Can Artificial Neural Networks Learn Language Models?", ("mle",)
-    ),
-    "ffnn": Entry(nets.ffnn, "nets", 2003, "Bengio et al., A Neural Probabilistic Language Model", ("xu-bigram",)),
-    "lbl": Entry(
-        nets.lbl,
-        "nets",
-        2007,
-        "Mnih and Hinton, Three New Graphical Models for Statistical Language Modelling",
-        ("ffnn",),
-    ),
-    "hlbl": Entry(
-        nets.hlbl, "nets", 2008, "Mnih and Hinton, A Scalable Hierarchical Distributed Language Model", ("lbl",)
-    ),
-    "senna": Entry(
-        nets.senna,
-        "nets",
-        2008,
-        "Collobert and Weston, A Unified Architecture for Natural Language Processing",
-        ("ffnn",),
-    ),
-    "rnn": Entry(nets.rnn, "nets", 2010, "Mikolov et al., Recurrent Neural Network Based Language Model", ("ffnn",)),
-    "lstm": Entry(nets.lstm, "nets", 2012, "Sundermeyer et al., LSTM Neural Networks for Language Modeling", ("rnn",)),
-    "sa-lstm": Entry(nets.sa_lstm, "nets", 2015, "Dai and Le, Semi-supervised Sequence Learning", ("lstm",)),
-    "elmo": Entry(nets.elmo, "nets", 2018, "Peters et al., Deep Contextualized Word Representations", ("lstm",)),
-    "gpt": Entry(
-        nets.gpt, "nets", 2018, "Radford et al., Improving Language Understanding by Generative Pre-Training", ("elmo",)
-    ),
-    "bert": Entry(
-        nets.bert, "nets", 2018, "Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers", ("gpt", "elmo")
-    ),
-    "gpt2": Entry(
-        nets.gpt2, "nets", 2019, "Radford et al., Language Models are Unsupervised Multitask Learners", ("gpt",)
-    ),
-    "bert-wwm": Entry(
-        nets.bert_wwm, "nets", 2019, "Cui et al., Pre-Training with Whole Word Masking for Chinese BERT", ("bert",)
-    ),
-    "roberta": Entry(
-        nets.roberta, "nets", 2019, "Liu et al., RoBERTa: A Robustly Optimized BERT Pretraining Approach", ("bert",)
-    ),
-    "albert": Entry(
-        nets.albert,
-        "nets",
-        2019,
-        "Lan et al., ALBERT: A Lite BERT for Self-supervised Learning of Language Representations",
-        ("bert",),
-    ),
+def _entry(make: Callable[[], Recipe], year: int, paper: str, *parents: str) -> RecipeEntry:
+    return RecipeEntry(make, make.__module__.rpartition(".")[2], year, paper, parents)
+
+
+_SHANNON = "Shannon, A Mathematical Theory of Communication"
+_SHANNON_1951 = "Shannon, Prediction and Entropy of Printed English"
+_RADFORD = "Radford et al., Language Models are Unsupervised Multitask Learners"
+_CHEN_AND_GOODMAN = "Chen and Goodman, An Empirical Study of Smoothing Techniques for Language Modeling"
+_KATZ = "Katz, Estimation of Probabilities from Sparse Data for the Language Model Component"
+_KNESER_AND_NEY = "Kneser and Ney, Improved Backing-off for M-gram Language Modeling"
+_BROWN = "Brown et al., Class-Based n-gram Models of Natural Language"
+_MIKOLOV = "Mikolov et al., Distributed Representations of Words and Phrases and their Compositionality"
+_LE_AND_MIKOLOV = "Le and Mikolov, Distributed Representations of Sentences and Documents"
+
+# fmt: off
+RECIPES: dict[str, RecipeEntry] = {
+    "words": _entry(tokenizers.words, 1948, _SHANNON),
+    "chars": _entry(tokenizers.chars, 1951, _SHANNON_1951, "words"),
+    "wordpiece": _entry(tokenizers.wordpiece, 2012, "Schuster and Nakajima, Japanese and Korean Voice Search", "chars"),
+    "bpe": _entry(tokenizers.bpe, 2016,
+        "Sennrich et al., Neural Machine Translation of Rare Words with Subword Units", "chars"),
+    "pieces": _entry(tokenizers.pieces, 2018, "Kudo, Subword Regularization", "bpe"),
+    "byte-bpe": _entry(tokenizers.byte_bpe, 2019, _RADFORD, "bpe"),
+    "unigram": _entry(counts.unigram, 1948, _SHANNON),
+    "mle": _entry(counts.mle, 1951, _SHANNON_1951, "unigram"),
+    "ngram": _entry(counts.ngram, 1998, _CHEN_AND_GOODMAN, "mle"),
+    "laplace": _entry(counts.laplace, 1951, "after Laplace, Théorie analytique des probabilités", "mle"),
+    "additive": _entry(counts.additive, 1951, "after Lidstone and Jeffreys", "laplace"),
+    "good-turing": _entry(counts.good_turing, 1953,
+        "Good, The Population Frequencies of Species and the Estimation of Population Parameters", "mle"),
+    "katz": _entry(counts.katz, 1987, _KATZ, "good-turing"),
+    "katz3": _entry(counts.katz3, 1987, _KATZ, "katz"),
+    "church-gale": _entry(counts.church_gale, 1991,
+        "Church and Gale, A Comparison of the Enhanced Good-Turing and Deleted Estimation Methods", "good-turing"),
+    "jelinek-mercer": _entry(counts.jelinek_mercer, 1980,
+        "Jelinek and Mercer, Interpolated Estimation of Markov Source Parameters", "mle"),
+    "witten-bell": _entry(counts.witten_bell, 1991, "Witten and Bell, The Zero-Frequency Problem", "jelinek-mercer"),
+    "absolute": _entry(counts.absolute, 1994,
+        "Ney et al., On Structuring Probabilistic Dependences in Stochastic Language Modelling", "jelinek-mercer"),
+    "bayes": _entry(counts.bayes, 1995, "MacKay and Peto, A Hierarchical Dirichlet Language Model", "additive"),
+    "kneser-ney": _entry(counts.kneser_ney, 1995, _KNESER_AND_NEY, "absolute"),
+    "kn3": _entry(counts.kn3, 1995, _KNESER_AND_NEY, "kneser-ney"),
+    "kn5": _entry(counts.kn5, 1995, _KNESER_AND_NEY, "kn3"),
+    "modified-kneser-ney": _entry(counts.modified_kneser_ney, 1998, _CHEN_AND_GOODMAN, "kneser-ney"),
+    "mkn3": _entry(counts.mkn3, 1998, _CHEN_AND_GOODMAN, "modified-kneser-ney"),
+    "mkn5": _entry(counts.mkn5, 1998, _CHEN_AND_GOODMAN, "mkn3"),
+    "pitman-yor": _entry(counts.pitman_yor, 2006,
+        "Teh, A Hierarchical Bayesian Language Model Based on Pitman-Yor Processes", "kneser-ney"),
+    "stupid-backoff": _entry(counts.stupid, 2007, "Brants et al., Large Language Models in Machine Translation", "mle"),
+    "cache": _entry(counts.cache, 1990,
+        "Kuhn and De Mori, A Cache-Based Natural Language Model for Speech Recognition", "mle"),
+    "decaying-cache": _entry(counts.decaying_cache, 1997,
+        "Clarkson and Robinson, Language Model Adaptation Using Mixtures and an Exponentially Decaying Cache", "cache"),
+    "kn5-cache": _entry(counts.kn5_cache, 2001,
+        "Goodman, A Bit of Progress in Language Modeling", "decaying-cache", "mkn5"),
+    "mixture": _entry(counts.mixture, 1999,
+        "Iyer and Ostendorf, Modeling Long Distance Dependence in Language: Topic Mixtures", "kn3"),
+    "maxent": _entry(counts.maxent, 1996,
+        "Rosenfeld, A Maximum Entropy Approach to Adaptive Statistical Language Modeling", "cache"),
+    "class-ngram": _entry(counts.class_ngram, 1992, _BROWN, "mle"),
+    "onehot": _entry(vectors.onehot, 1954, "Harris, Distributional Structure"),
+    "tfidf": _entry(vectors.tfidf, 1975, "Salton et al., A Vector Space Model for Automatic Indexing", "onehot"),
+    "lsa": _entry(vectors.lsa, 1990, "Deerwester et al., Indexing by Latent Semantic Analysis", "tfidf"),
+    "brown": _entry(vectors.brown, 1992, _BROWN, "onehot"),
+    "ppmi-svd": _entry(vectors.ppmi_svd, 2014,
+        "Levy and Goldberg, Neural Word Embedding as Implicit Matrix Factorization", "lsa"),
+    "multi-prototype": _entry(vectors.multi_prototype, 2012,
+        "Huang et al., Improving Word Representations via Global Context and Multiple Word Prototypes", "onehot"),
+    "cbow": _entry(vectors.cbow, 2013,
+        "Mikolov et al., Efficient Estimation of Word Representations in Vector Space", "onehot"),
+    "skipgram": _entry(vectors.skipgram, 2013, _MIKOLOV, "cbow"),
+    "phrases": _entry(vectors.phrases, 2013, _MIKOLOV, "skipgram"),
+    "glove": _entry(vectors.glove, 2014, "Pennington et al., GloVe: Global Vectors for Word Representation", "lsa"),
+    "pv-dm": _entry(vectors.pv_dm, 2014, _LE_AND_MIKOLOV, "cbow"),
+    "pv-dm-concat": _entry(vectors.pv_dm_concat, 2014, _LE_AND_MIKOLOV, "pv-dm"),
+    "pv-dbow": _entry(vectors.pv_dbow, 2014, _LE_AND_MIKOLOV, "skipgram"),
+    "fasttext": _entry(vectors.fasttext, 2017,
+        "Bojanowski et al., Enriching Word Vectors with Subword Information", "skipgram"),
+    "fasttext-classifier": _entry(vectors.fasttext_classifier, 2017,
+        "Joulin et al., Bag of Tricks for Efficient Text Classification", "fasttext"),
+    "xu-bigram": _entry(nets.xu_bigram, 2000,
+        "Xu and Rudnicky, Can Artificial Neural Networks Learn Language Models?", "mle"),
+    "ffnn": _entry(nets.ffnn, 2003, "Bengio et al., A Neural Probabilistic Language Model", "xu-bigram"),
+    "lbl": _entry(nets.lbl, 2007,
+        "Mnih and Hinton, Three New Graphical Models for Statistical Language Modelling", "ffnn"),
+    "hlbl": _entry(nets.hlbl, 2008, "Mnih and Hinton, A Scalable Hierarchical Distributed Language Model", "lbl"),
+    "senna": _entry(nets.senna, 2008,
+        "Collobert and Weston, A Unified Architecture for Natural Language Processing", "ffnn"),
+    "rnn": _entry(nets.rnn, 2010, "Mikolov et al., Recurrent Neural Network Based Language Model", "ffnn"),
+    "lstm": _entry(nets.lstm, 2012, "Sundermeyer et al., LSTM Neural Networks for Language Modeling", "rnn"),
+    "sa-lstm": _entry(nets.sa_lstm, 2015, "Dai and Le, Semi-supervised Sequence Learning", "lstm"),
+    "elmo": _entry(nets.elmo, 2018, "Peters et al., Deep Contextualized Word Representations", "lstm"),
+    "gpt": _entry(nets.gpt, 2018,
+        "Radford et al., Improving Language Understanding by Generative Pre-Training", "elmo"),
+    "bert": _entry(nets.bert, 2018,
+        "Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers", "gpt", "elmo"),
+    "gpt2": _entry(nets.gpt2, 2019, _RADFORD, "gpt"),
+    "bert-wwm": _entry(nets.bert_wwm, 2019,
+        "Cui et al., Pre-Training with Whole Word Masking for Chinese BERT", "bert"),
+    "roberta": _entry(nets.roberta, 2019,
+        "Liu et al., RoBERTa: A Robustly Optimized BERT Pretraining Approach", "bert"),
+    "albert": _entry(nets.albert, 2019,
+        "Lan et al., ALBERT: A Lite BERT for Self-supervised Learning of Language Representations", "bert"),
 }
+# fmt: on
 
 
-def find_entry(name: str) -> Entry:
-    """The entry of that name; a wrong one raises `RecipeError` with the nearest right one.
+def find_entry(name: str) -> RecipeEntry:
+    """The entry of that name; a wrong name raises `RecipeError` with the nearest right one.
 
     >>> find_entry("mkn4").make().order
     4
@@ -335,16 +147,11 @@ def find_entry(name: str) -> Entry:
     short = _SHORT_NAME.fullmatch(name)
     if name not in RECIPES and short and short[1] in counts.SHORT:
         long = RECIPES[counts.SHORT[short[1]]]
-        return replace(long, make=lambda: override_order(long.make(), int(short[2])))
+        make: Callable[[], Any] = long.make
+        return replace(long, make=lambda: replace(make(), order=int(short[2])))
     if name not in RECIPES:
         raise RecipeError(f"there is no recipe {name!r}: {near_miss(name, RECIPES)}")
     return RECIPES[name]
-
-
-def override_order(recipe: Recipe, order: int) -> Recipe:
-    """The same n-gram recipe with another order."""
-    assert isinstance(recipe, NgramRecipe)
-    return replace(recipe, order=order)
 
 
 def find_recipe(name: str) -> Recipe:

@@ -1,4 +1,4 @@
-"""Tokenizers: what the text is cut into."""
+"""Recipes of tokenizers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from firth.tokens.recipe import TokenizerRecipe
 
 
 def words() -> TokenizerRecipe:
-    """Words, as separated by spaces, punctuation or the Chinese segmenter."""
+    """Words, separated by spaces, punctuation or the Chinese segmenter."""
     return TokenizerRecipe(model="words")
 
 
@@ -18,20 +18,20 @@ def chars() -> TokenizerRecipe:
 
 
 def wordpiece() -> TokenizerRecipe:
-    """Pieces of words, longest match first; each Chinese character alone (BERT's tokens)."""
+    """Subwords by longest match; each Chinese character is a token (BERT)."""
     return TokenizerRecipe(model="wordpiece", vocab_size=16_000, min_count=2)
 
 
 def bpe() -> TokenizerRecipe:
-    """Characters joined pair by pair, the most frequent pair first."""
+    """Subwords made by merging the most frequent pair of symbols repeatedly."""
     return TokenizerRecipe(model="bpe", vocab_size=16_000, min_count=2)
 
 
 def pieces() -> TokenizerRecipe:
-    """Pieces under a unigram model; the likeliest way of cutting wins."""
+    """Subwords of the most probable segmentation under a unigram model (SentencePiece)."""
     return replace(bpe(), model="pieces", min_count=1)
 
 
 def byte_bpe() -> TokenizerRecipe:
-    """Pair encoding over bytes: no text is unknown, every text is restored (GPT-2's tokens)."""
+    """BPE over bytes: nothing is unknown, and decoding restores every text (GPT-2)."""
     return replace(bpe(), model="byte-bpe")

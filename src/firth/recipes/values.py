@@ -1,4 +1,4 @@
-"""Recipes as values: to JSON and back, how two differ, and changing single fields by name."""
+"""Recipes to and from JSON, their differences, and changes of single fields by name."""
 
 from __future__ import annotations
 
@@ -10,9 +10,19 @@ from typing import Any, Literal
 
 from firth.errors import ArtifactError, RecipeError, near_miss
 from firth.recipes.families import FAMILIES, Recipe
+from firth.recipes.peers import peer_hint
 from firth.recipes.table import RECIPES, find_recipe
 
 _NAMES = tuple[str, ...]
+_TYPES = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    type(None): "none",
+    _NAMES: "names with commas between them",
+}
+_WRONG = object()
 
 
 def recipe_to_json(recipe: Recipe) -> dict[str, Any]:
@@ -41,12 +51,8 @@ def field_types(kind: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
-def _is_needed(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
-def _part_of(hint: Any) -> type | None:
-    """The recipe that a field holds, or may hold."""
+def _nested_recipe(hint: Any) -> type | None:
+    """The recipe type of a field that holds, or may hold, a recipe."""
     return next((one for one in _options(hint) if dataclasses.is_dataclass(one) and isinstance(one, type)), None)
 
 
@@ -56,20 +62,19 @@ def _from_json(kind: type, data: Any, where: str) -> Any:
         raise ArtifactError(f"{where} is {data!r}, not an object with fields: write it again with firth train.")
     if unknown := sorted(set(data) - set(hints)):
         raise ArtifactError(f"{where} has unknown fields ({', '.join(unknown)}): upgrade Firth to read it.")
-    # A field that is younger than the artifact has its default, which is what was done before there was a choice.
-    if lost := sorted({field.name for field in dataclasses.fields(kind) if _is_needed(field)} - set(data)):
-        raise ArtifactError(f"{where} lacks {', '.join(lost)}: it was made by another Firth.")
+    if missing := sorted(set(hints) - set(data)):
+        raise ArtifactError(
+            f"{where} lacks {', '.join(missing)}: it was made by another Firth; train or import it again."
+        )
     values = {}
     for name, value in data.items():
         hint = hints[name]
-        part = _part_of(hint)
-        if part is not None and not (value is None and fits(None, hint)):
-            value = _from_json(part, value, f"{where}.{name}")
+        nested = _nested_recipe(hint)
+        if nested is not None and not (value is None and fits(None, hint)):
+            value = _from_json(nested, value, f"{where}.{name}")
         elif not fits(value, hint):
             raise ArtifactError(f"{where}.{name} is {value!r}, not {describe_type(hint)}.")
-        elif hint == _NAMES:
-            value = tuple(value)
-        values[name] = value
+        values[name] = tuple(value) if hint == _NAMES else value
     return kind(**values)
 
 
@@ -81,10 +86,7 @@ def flatten(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """
     flat: dict[str, Any] = {}
     for name, value in data.items():
-        if isinstance(value, dict):
-            flat |= flatten(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
+        flat |= flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
     return flat
 
 
@@ -95,8 +97,7 @@ def difference(first: Recipe, second: Recipe) -> dict[str, tuple[Any, Any]]:
     {'model': ('bpe', 'byte-bpe')}
     """
     one, two = flatten(recipe_to_json(first)), flatten(recipe_to_json(second))
-    names = [*one, *(name for name in two if name not in one)]
-    return {name: (one.get(name), two.get(name)) for name in names if one.get(name) != two.get(name)}
+    return {name: (one.get(name), two.get(name)) for name in one | two if one.get(name) != two.get(name)}
 
 
 def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
@@ -113,57 +114,60 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
         if not equals:
             raise RecipeError(f"--set takes key=value, not {setting!r}.")
         changes[name.strip()] = value.strip()
-    return typing.cast(Recipe, _set(recipe, changes, "")) if changes else recipe
+    if not changes:
+        return recipe
+    known = flatten(dataclasses.asdict(recipe))
+    return typing.cast(Recipe, _set_fields(recipe, changes, "", known))
 
 
-def _set(part: Any, changes: Mapping[str, str], prefix: str) -> Any:
-    """The part with some fields changed, all at once: values that fit only together may be set one by one."""
+def _set_fields(part: Any, changes: Mapping[str, str], prefix: str, known: Iterable[str]) -> Any:
+    """The part with fields changed all at once: values that are valid only together may be set one by one."""
     hints = field_types(type(part))
     values: dict[str, Any] = {}
     for name in dict.fromkeys(name.partition(".")[0] for name in changes):
         if name not in hints:
-            raise RecipeError(_no_such_field(name, prefix, changes, hints))
-        own = {rest: value for key, value in changes.items() for rest in [key.removeprefix(f"{name}.")] if rest != key}
-        kind, base = _part_of(hints[name]), getattr(part, name)
-        if kind is None or (base is None and name not in changes):
-            if own:
+            whole = prefix + next(key for key in changes if key.partition(".")[0] == name)
+            raise RecipeError(f"there is no field {whole!r}: {_advise(whole, name, hints, known)}")
+        nested_changes = {
+            key.removeprefix(f"{name}."): value for key, value in changes.items() if key.startswith(f"{name}.")
+        }
+        nested, value = _nested_recipe(hints[name]), getattr(part, name)
+        if nested is None or (value is None and name not in changes):
+            if nested_changes:
                 raise RecipeError(f"{name!r} has no fields of its own: set {name}=value.")
             values[name] = parse_value(changes[name], hints[name], prefix + name)
             continue
         if name in changes:
-            base = _recipe_named(changes[name], kind, prefix + name)
-        values[name] = _set(base, own, f"{prefix}{name}.") if own else base
+            value = _find_nested(changes[name], nested, prefix + name)
+        values[name] = _set_fields(value, nested_changes, f"{prefix}{name}.", known) if nested_changes else value
     return dataclasses.replace(part, **values)
 
 
-def _no_such_field(name: str, prefix: str, changes: Mapping[str, str], hints: Mapping[str, Any]) -> str:
-    whole = prefix + next(key for key in changes if key.partition(".")[0] == name)
-    fields = ", ".join(f"{name} ({describe_type(hint)})" for name, hint in hints.items())
+def _advise(whole: str, name: str, hints: Mapping[str, Any], known: Iterable[str]) -> str:
+    """The key that is meant, by the names of other libraries or by spelling, and the fields that there are."""
     close = near_miss(name, hints)
-    advice = f"{close} " if close.startswith("did") else ""
-    return f"there is no field {whole!r}: {advice}The fields are {fields}."
+    advice = peer_hint(whole, known) or (close if close.startswith("did") else "")
+    fields = ", ".join(f"{field} ({describe_type(hint)})" for field, hint in hints.items())
+    return f"{advice[:1].lower()}{advice[1:]} The fields are {fields}.".lstrip()
 
 
-def _recipe_named(name: str, hint: Any, whole: str) -> Any:
-    fitting = [known for known, entry in RECIPES.items() if isinstance(entry.make(), hint)]
-    if name not in fitting:
-        raise RecipeError(f"{whole}={name!r} names no recipe that fits there: {near_miss(name, fitting)}")
+def _find_nested(name: str, kind: type, whole: str) -> Any:
+    matching = [known for known, entry in RECIPES.items() if isinstance(entry.make(), kind)]
+    if name not in matching:
+        raise RecipeError(f"{whole}={name!r} names no recipe that fits there: {near_miss(name, matching)}")
     return find_recipe(name)
 
 
 def parse_value(text: str, hint: Any, name: str) -> Any:
-    """The value that `text` stands for, of the type that the field has."""
+    """The value of a text, of the type of its field."""
     for option in _options(hint):
-        value = _read(text, option)
+        value = _parse_option(text, option)
         if value is not _WRONG:
             return value
     raise RecipeError(f"{name}={text!r} is wrong: {name} takes {describe_type(hint)}.")
 
 
-_WRONG = object()
-
-
-def _read(text: str, option: Any) -> Any:
+def _parse_option(text: str, option: Any) -> Any:
     if option is bool:
         return {"true": True, "yes": True, "false": False, "no": False}.get(text.lower(), _WRONG)
     if option is type(None):
@@ -179,21 +183,20 @@ def _read(text: str, option: Any) -> Any:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value from JSON is one that a field of this type may have."""
-    for option in _options(hint):
-        if typing.get_origin(option) is Literal:
-            if value in typing.get_args(option):
-                return True
-        elif option == _NAMES:
-            if isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
-                return True
-        elif type(value) is option or (option is float and type(value) is int):
-            return True
-    return False
+    """Whether a JSON value is valid for a field of this type."""
+    return any(_fits_option(value, option) for option in _options(hint))
+
+
+def _fits_option(value: Any, option: Any) -> bool:
+    if typing.get_origin(option) is Literal:
+        return value in typing.get_args(option)
+    if option == _NAMES:
+        return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+    return type(value) is option or (option is float and type(value) is int)
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
-    """The alternatives of a type, plain text last, because it takes anything."""
+    """The alternatives of a type; text comes last, because it accepts anything."""
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     return tuple(sorted(options, key=lambda option: option is str))
 
@@ -204,20 +207,10 @@ def describe_type(hint: Any) -> str:
     >>> describe_type(int | None)
     'a whole number or none'
     """
-    words = {
-        int: "a whole number",
-        float: "a number",
-        bool: "true or false",
-        str: "text",
-        type(None): "none",
-        _NAMES: "names with commas between them",
-    }
     names = []
     for option in _options(hint):
         if typing.get_origin(option) is Literal:
             names.append(" | ".join(map(str, typing.get_args(option))))
-        elif dataclasses.is_dataclass(option):
-            names.append("a recipe's name")
         else:
-            names.append(words[option])
+            names.append("a recipe's name" if dataclasses.is_dataclass(option) else _TYPES[option])
     return " or ".join(sorted(names, key=lambda name: name == "none"))

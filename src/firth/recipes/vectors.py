@@ -1,4 +1,4 @@
-"""Static vectors: a word is known by the company it keeps."""
+"""Recipes of static word, sense and document vectors."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from firth.vectors.recipe import (
 
 
 def onehot() -> BagRecipe:
-    """Each word a direction of its own, a text the bag of its words."""
+    """One-hot words and bags of words."""
     return BagRecipe(weighting="onehot")
 
 
 def tfidf() -> BagRecipe:
-    """The vector space model: words count the more the fewer documents have them."""
+    """The vector space model: bags of words weighted by inverse document frequency."""
     return replace(onehot(), weighting="tfidf")
 
 
 def lsa() -> SvdRecipe:
-    """Latent semantic analysis: the largest singular vectors of words by documents."""
+    """Latent semantic analysis: truncated SVD of the word-document matrix."""
     return SvdRecipe()
 
 
 def ppmi_svd() -> SvdRecipe:
-    """Singular vectors of how much more often than by chance words stand near each other."""
+    """Truncated SVD of positive pointwise mutual information in windows."""
     return replace(lsa(), matrix="windows", weighting="ppmi")
 
 
 def brown() -> BrownRecipe:
-    """A binary tree of word classes that tell most about the next word."""
+    """Brown clusters: a binary tree of word classes that maximise mutual information."""
     return BrownRecipe()
 
 
 def cbow() -> Word2vecRecipe:
-    """The words around predict the word in the middle."""
+    """Continuous bag of words: the context words predict the centre word."""
     return Word2vecRecipe(architecture="cbow")
 
 
 def skipgram() -> Word2vecRecipe:
-    """A word predicts each of the words around it."""
+    """Skip-gram: a word predicts each of its context words."""
     return replace(cbow(), architecture="skipgram")
 
 
@@ -57,35 +57,35 @@ def phrases() -> Word2vecRecipe:
 
 
 def fasttext() -> Word2vecRecipe:
-    """Skip-gram with words made of their character n-grams, so that unknown words have vectors too."""
+    """Skip-gram with words composed of character n-grams, so that unknown words have vectors too."""
     return replace(skipgram(), min_n=3, max_n=6)
 
 
 def fasttext_classifier() -> ClassifierRecipe:
-    """The bag of tricks: a linear classifier over the mean of word and word n-gram vectors."""
+    """fastText classifier: a linear model over the mean of word and word n-gram vectors."""
     return ClassifierRecipe()
 
 
 def glove() -> GloveRecipe:
-    """Dot products fitted to the logarithm of how often words stand near each other."""
+    """GloVe: dot products fitted to the logarithms of co-occurrence counts."""
     return GloveRecipe()
 
 
 def multi_prototype() -> SenseRecipe:
-    """A vector for each sense of a word, told apart by clustering its contexts."""
+    """A vector for each sense of a word, induced by clustering its contexts."""
     return SenseRecipe(base=skipgram())
 
 
 def pv_dm() -> ParagraphRecipe:
-    """A document's vector and the words around predict each word."""
+    """Paragraph vectors: the document and the context words predict each word."""
     return ParagraphRecipe()
 
 
 def pv_dm_concat() -> ParagraphRecipe:
-    """The same with the vectors side by side, so that the order of words counts."""
+    """The same with the vectors concatenated, so that word order matters."""
     return replace(pv_dm(), combine="concat")
 
 
 def pv_dbow() -> ParagraphRecipe:
-    """A document's vector alone predicts its words."""
+    """Paragraph vectors: the document alone predicts its words."""
     return replace(pv_dm(), architecture="dbow")

@@ -1,6 +1,6 @@
-"""The report as one HTML page that needs nothing but itself: no script, no font, no picture from elsewhere.
+"""The report as one self-contained HTML page: no script, font or image is loaded from anywhere.
 
-Every section is a function from the report to HTML and is left out where the report has nothing for it.
+A section is left out where the report has nothing for it.
 """
 
 from __future__ import annotations
@@ -10,15 +10,36 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from firth.report import charts
-from firth.report.charts import Bar, draw_facts, draw_table, escape, rank, show_number, show_share, show_size
-from firth.report.nets_section import draw_nets
-from firth.report.shell import draw_page
-from firth.report.tasks_section import draw_tasks
-from firth.report.vectors_section import draw_vectors
+from markupsafe import Markup
+
+from firth.plots import Curve, learning_curves
+from firth.report.charts import (
+    NARROW,
+    WIDE,
+    Bar,
+    bar_figure,
+    colour_families,
+    finite_first,
+    group_tokens,
+    largest_fractions,
+)
+from firth.report.map import WordMap
+from firth.report.rendering import format_bytes, format_number, render
 
 Report = Mapping[str, Any]
-_OPEN_SAMPLES = 8  # runs whose samples are seen at once; those of the others are folded
+_OPEN_SAMPLES = 8  # runs whose samples are shown; the others are folded
+_SECTIONS = {
+    "bits": "Bits per byte",
+    "runs": "Results",
+    "oracle": "Distance to the entropy",
+    "vectors": "Word vectors",
+    "nets": "Training of networks",
+    "tasks": "Fine-tuning",
+    "samples": "Generated text",
+    "tokenizers": "Tokenizers",
+    "corpus": "Corpus",
+    "provenance": "Provenance",
+}
 
 
 def render_page(report: Report) -> str:
@@ -28,255 +49,124 @@ def render_page(report: Report) -> str:
     >>> "<h1>Tea &amp; biscuits</h1>" in page, "<section" in page
     (True, False)
     """
-    report = {**report, "runs": _best_first(report.get("runs", ()))}
-    sections = ((name, title, draw(report)) for name, (title, draw) in _SECTIONS.items())
-    return draw_page(report["title"], _draw_header(report), sections)
-
-
-def _draw_header(report: Report) -> str:
-    parts = [f"<h1>{escape(report['title'])}</h1>"]
-    if "subtitle" in report:
-        parts.append(f'<p class="subtitle">{escape(report["subtitle"])}</p>')
-    if told := " ".join(_tell(report)):
-        parts.append(f'<p class="lede">{told}</p>')
-    if "command" in report:
-        parts.append(f'<pre class="command"><code>{escape(report["command"])}</code></pre>')
-    return "".join(parts)
-
-
-def _tell(report: Report) -> Iterator[str]:
-    """What was done, in plain words."""
-    if corpus := report.get("corpus"):
-        size = [f"{show_number(corpus[key])} {key}" for key in ("words", "documents") if key in corpus]
-        held = f": {' in '.join(size)}" if size else ""
-        yield f"The text is <b>{escape(corpus.get('name', 'unnamed'))}</b>{held}."
-    if runs := _scored(report):
-        one = len(runs) == 1
-        yield f"On one part of the text, {'one model was' if one else f'{len(runs)}&nbsp;models were'} trained; then"
-        yield f"{'it' if one else 'each'} read another part, never seen before, and was asked how many bits it needs"
-        yield "for every byte. A model that knows nothing needs 8; the better it foresees the text, the fewer."
-        best = runs[0]["bits_per_byte"]
-        if math.isfinite(best):
-            yield f"{'This one' if one else 'The best'}, <b>{escape(runs[0]['name'])}</b>, needs"
-            yield f"<b>{show_number(best, 3)}</b>: it would store that text in {show_share(best / 8)} of its space."
-    if "seconds" in report:
-        yield f"Everything took {charts.show_time(report['seconds'])}."
-
-
-def _best_first(runs: Iterable[Report]) -> list[Report]:
-    return sorted(runs, key=lambda run: (rank(run.get("bits_per_byte")), run["name"]))
-
-
-def _scored(report: Report) -> list[Report]:
-    return [run for run in report["runs"] if run.get("bits_per_byte") is not None]
-
-
-def _colours(report: Report) -> dict[str, int]:
-    return charts.colour_families(run["family"] for run in report["runs"] if "family" in run)
-
-
-def _draw_bits(report: Report) -> str:
-    colours = _colours(report)
-    bars = [Bar(run["name"], run["bits_per_byte"], colours.get(run.get("family", ""), 0)) for run in _scored(report)]
-    if not bars:
-        return ""
-    legend = "".join(f'<li><i class="dot c{i}"></i>{escape(family)}</li>' for family, i in colours.items())
-    return (
-        "<p>Bits per byte of held-out text. <b>Shorter is better.</b> This is the number that compares models "
-        "whatever their tokens are, because all of them must account for the same bytes. (Words and WordPiece do not "
-        "record the spaces beside punctuation marks and so pay nothing for them.)</p>"
-        f'<ul class="legend">{legend}</ul>{charts.bar_figure(bars)}'
+    runs = _best_first(report.get("runs", ()))
+    scored = [run for run in runs if run.get("bits_per_byte") is not None]
+    sampled = [run for run in runs if run.get("samples")]
+    recorded = [run for run in runs if run.keys() & {"recipe", "settings", "budget", "digest"}]
+    colours = colour_families(run["family"] for run in runs if "family" in run)
+    content = {name: report.get(name) for name in _SECTIONS} | {"bits": scored, "runs": runs, "samples": sampled}
+    content |= {name: (report.get(name) or {}).get("runs") for name in ("vectors", "nets")}
+    content["provenance"] = recorded or report.get("versions") or report.get("machine")
+    corpus, sizes = report.get("corpus") or {}, {run.get("bytes") for run in runs}
+    return render(
+        "report.html.j2",
+        report=report,
+        title=report["title"],
+        sections=[(name, title) for name, title in _SECTIONS.items() if content[name]],
+        runs=runs,
+        scored=scored,
+        best=scored[0] if scored and math.isfinite(scored[0]["bits_per_byte"]) else None,
+        colours=colours,
+        bits_chart=_draw_bits(scored, colours) if scored else "",
+        columns=list(_fill_columns(runs)),
+        text_bytes=sizes.pop() if len(sizes) == 1 else None,
+        **(_compare_with_entropy(report["oracle"], runs) if content["oracle"] else {}),
+        **(_describe_vectors(report["vectors"]) if content["vectors"] else {}),
+        curves_chart=_draw_curves(content["nets"] or ()),
+        sampled=sampled,
+        open_samples=_OPEN_SAMPLES,
+        token_examples=_examples_by_text(report.get("tokenizers") or ()),
+        encodings=Counter(corpus.get("encodings", {}).values()),
+        scripts=largest_fractions(corpus.get("scripts") or {}),
+        languages=largest_fractions(corpus.get("languages") or {}),
+        recorded=recorded,
     )
 
 
+def _best_first(runs: Iterable[Report]) -> list[Report]:
+    return sorted(runs, key=lambda run: (finite_first(run.get("bits_per_byte")), run["name"]))
+
+
+def _draw_bits(runs: Iterable[Report], colours: Mapping[str, int], *line: Any) -> Markup:
+    bars = [Bar(run["name"], run["bits_per_byte"], colours.get(run.get("family", ""), 0)) for run in runs]
+    return bar_figure(bars, *line)
+
+
 class _Column(NamedTuple):
-    """A column of numbers; where lower is better, the lowest is marked if all runs agree on the keys `given`."""
+    """A column of the table of runs."""
 
     key: str
     title: str
     note: str
     digits: int = 0
-    lower: bool = False
-    given: tuple[str, ...] = ()
-
-    def show(self, value: Any) -> str:
-        return show_size(value) if self.key == "size" else show_number(value, self.digits)
-
-    def best(self, runs: Sequence[Report]) -> Any:
-        """The value to mark, or None where there is no choice or the numbers cannot be compared."""
-        comparable = all(len({run.get(key) for run in runs}) == 1 for key in self.given)
-        values = sorted((run.get(self.key) for run in runs), key=rank)
-        return values[0] if self.lower and comparable and values[0] != values[-1] else None
+    is_lower_better: bool = False
+    compared_by: tuple[str, ...] = ()
+    """Keys whose values must be the same in all runs for this column to be comparable."""
 
 
 _COLUMNS = (
-    _Column("bits_per_byte", "Bits / byte", "What all models are compared by. Unknown words are charged for their "
-            "spelling, so that none gains by not knowing.", 3, True),
-    _Column("perplexity", "Perplexity", "Among how many equally likely tokens the model wavers. Compare it only "
-            "between models with the same tokens.", 1, True, ("tokenizer", "vocabulary")),
-    _Column("word_perplexity", "Word perplexity", "The same for each word, whatever the tokens. Unknown words come "
-            "cheap here: compare it only where as many are unknown.", 1, True, ("oov",)),
-    _Column("oov", "Unknown", "Words of the held-out text that the model does not know.", 0, True),
-    _Column("vocabulary", "Vocabulary", "Different tokens."),
+    _Column("bits_per_byte", "Bits / byte", "Compares all models. The characters of unknown words are charged too, so "
+            "that a small vocabulary gains nothing.", 3, True),
+    _Column("perplexity", "Perplexity", "Exponential of the mean loss per token. Comparable only between models with "
+            "the same vocabulary.", 1, True, ("tokenizer", "vocabulary")),
+    _Column("word_perplexity", "Word perplexity", "The same per word, whatever the tokens. Comparable only with equal "
+            "numbers of unknown words, which cost little here.", 1, True, ("oov",)),
+    _Column("oov", "Unknown", "Out-of-vocabulary words of the held-out text.", 0, True),
+    _Column("vocabulary", "Vocabulary", "Number of distinct tokens."),
     _Column("tokens", "Tokens", "Predictions made on the held-out text."),
-    _Column("size", "On disk", "Size of the saved model.", 0, True),
+    _Column("size", "Size", "Bytes of the saved model.", 0, True),
 )  # fmt: skip
 
 
-def _draw_runs(report: Report) -> str:
-    runs = report["runs"]
-    columns = [column for column in _COLUMNS if any(column.key in run for run in runs)]
-    best = {column: column.best(runs) for column in columns}
-    rows = []
-    for run in runs:
-        row = [escape(run["name"])]
-        for column in columns:
-            value = run.get(column.key)
-            shown = column.show(value)
-            row.append(f"<b>{shown}</b>" if value is not None and value == best[column] else shown)
-        rows.append(row)
-    heads = ["Run", *(column.title + "&nbsp;↓" * column.lower for column in columns)]
-    sizes = {run.get("bytes") for run in runs}
-    read = f" All read the same {show_size(*sizes)} of held-out text." if len(sizes) == 1 and None not in sizes else ""
-    told = f"<p>Best first. Where ↓ stands, lower is better; the best is bold if the runs can be compared.{read}</p>"
-    notes = draw_facts(((column.title, column.note) for column in columns), "notes")
-    return told + draw_table(heads, rows, "numbers") + notes if runs else ""
-
-
-def _draw_oracle(report: Report) -> str:
-    oracle = report.get("oracle")
-    if not oracle:
-        return ""
-    entropy = oracle["entropy_per_byte"]
-    runs = _best_first(oracle.get("runs", ()))
-    told = (
-        f"<p>The texts of <b>{escape(oracle.get('corpus', 'this corpus'))}</b> are drawn from a grammar, so what a "
-        f"perfect model would score is known exactly: <b>{show_number(entropy, 3)}</b> bits per byte."
-    )
-    if runs and math.isfinite(gap := runs[0]["bits_per_byte"] - entropy):
-        side = "above" if gap >= 0 else "below"
-        told += f" Nearest is <b>{escape(runs[0]['name'])}</b>, <b>{show_number(abs(gap), 3)}</b> bits {side} it."
-    families = {run["name"]: run["family"] for run in [*report["runs"], *runs] if "family" in run}
-    colours = charts.colour_families(families.values())
-    bars = [Bar(run["name"], run["bits_per_byte"], colours.get(families.get(run["name"], ""), 0)) for run in runs]
-    figure = charts.bar_figure(bars, entropy, "perfect model") if bars else ""
-    note = f'<p class="aside">{escape(oracle["note"])}</p>' if oracle.get("note") else ""
-    return f"{told}</p>{figure}{note}"
-
-
-def _draw_samples(report: Report) -> str:
-    colours = _colours(report)
-    rows = []
-    for run in report["runs"]:
-        quotes = charts.draw_quotes(run.get("samples", ()))
-        dot = f'<i class="dot c{colours.get(run.get("family"), 0)}"></i>'
-        if quotes:
-            rows.append(f'<div class="row"><h3>{dot}{escape(run["name"])}</h3><div>{quotes}</div></div>')
-    if not rows:
-        return ""
-    first, rest = "".join(rows[:_OPEN_SAMPLES]), "".join(rows[_OPEN_SAMPLES:])
-    folded = f"<details><summary>{len(rows) - _OPEN_SAMPLES} more</summary>{rest}</details>" if rest else ""
-    told = "<p>What each model writes when it draws token after token from its own probabilities, unedited.</p>"
-    return told + first + folded
-
-
-def _draw_tokenizers(report: Report) -> str:
-    rows, examples = [], dict[str, list[str]]()
-    for one in report.get("tokenizers", ()):
-        name = escape(one["name"])
-        numbers = [show_number(one.get(key), 2) for key in ("bytes_per_token", "tokens_per_word")]
-        rows.append([name, show_number(one.get("vocabulary")), *numbers, show_share(one.get("unknown_share"))])
-        for example in one.get("examples", ()):
-            boxes = charts.draw_tokens(example["tokens"], example.get("starts", ()))
-            row = f'<div class="row"><h3>{name} <small>{len(example["tokens"])}</small></h3>{boxes}</div>'
-            examples.setdefault(example["text"], []).append(row)
-    if not rows:
-        return ""
-    told = "<p>Each box below is a token; a stronger colour begins a word. The small number counts the tokens.</p>"
-    shown = told * bool(examples) + "".join(
-        f'<div class="example"><p{charts.name_language(text)}>{escape(text)}</p>{"".join(boxes)}</div>'
-        for text, boxes in examples.items()
-    )
-    heads = ("Tokenizer", "Vocabulary", "Bytes per token", "Tokens per word", "Unknown tokens")
-    return draw_table(heads, rows, "numbers brief") + shown
-
-
-def _draw_corpus(report: Report) -> str:
-    corpus = report.get("corpus")
-    if not corpus:
-        return ""
-    parts = [f"<p><b>{escape(corpus.get('name', 'unnamed'))}</b></p>", draw_facts(_corpus_facts(corpus))]
-    for key, title in (("scripts", "Scripts, by characters"), ("languages", "Languages, by letters")):
-        if corpus.get(key):
-            parts.append(f"<h3>{title}</h3>{charts.draw_shares(corpus[key])}")
-    if lengths := corpus.get("lengths"):
-        heads = {"mean": "Mean", "p5": "5&nbsp;%", "p50": "Median", "p95": "95&nbsp;%", "max": "Longest"}
-        rows = [
-            [
-                escape(name.replace("_", " ").capitalize()),
-                *(show_number(spread.get(key), int(key == "mean")) for key in heads),
-            ]
-            for name, spread in lengths.items()
+def _fill_columns(runs: Sequence[Report]) -> Iterator[dict[str, Any]]:
+    """The columns that some run has a value for, with a cell for each run: its text, and whether it is the best."""
+    for column in _COLUMNS:
+        if not any(column.key in run for run in runs):
+            continue
+        values = [run.get(column.key) for run in runs]
+        ordered = sorted(values, key=finite_first)
+        comparable = all(len({run.get(key) for run in runs}) == 1 for key in column.compared_by)
+        best = ordered[0] if column.is_lower_better and comparable and ordered[0] != ordered[-1] else None
+        shown = [
+            format_bytes(value) if column.key == "size" else format_number(value, column.digits) for value in values
         ]
-        parts.append("<h3>Lengths</h3>" + draw_table(["", *heads.values()], rows, "numbers brief"))
-    if "problems" in corpus:
-        found = [(escape(one["what"].replace("-", " ")), escape(one["message"])) for one in corpus["problems"]]
-        parts.append("<h3>Problems found</h3>" + (draw_facts(found, "problems") if found else "<p>None.</p>"))
-    return "".join(parts)
+        yield column._asdict() | {
+            "cells": [(text, value is not None and value == best) for text, value in zip(shown, values, strict=True)]
+        }
 
 
-def _corpus_facts(corpus: Report) -> Iterator[tuple[str, str]]:
-    for key in ("documents", "sentences", "words", "characters"):
-        if key in corpus:
-            yield key.capitalize(), show_number(corpus[key])
-    if "bytes" in corpus:
-        yield "Size", show_size(corpus["bytes"])
-    for key, title in (("duplicates", "Repeated"), ("near_duplicates", "Nearly repeated")):
-        if key in corpus:
-            yield title, show_share(corpus[key])
-    for encoding, files in Counter(corpus.get("encodings", {}).values()).items():
-        yield "Encoding", f"{escape(encoding)} <small>{files} file{'s' * (files > 1)}</small>"
-    for part, documents in corpus.get("split", {}).items():
-        yield f"{escape(part.capitalize())} part", f"{show_number(documents)} <small>documents</small>"
+def _compare_with_entropy(oracle: Report, others: Sequence[Report]) -> dict[str, Any]:
+    entropy, runs = oracle["entropy_per_byte"], _best_first(oracle.get("runs", ()))
+    families = {run["name"]: run["family"] for run in [*others, *runs] if "family" in run}
+    coloured = [{"family": families.get(run["name"], ""), **run} for run in runs]
+    gap = runs[0]["bits_per_byte"] - entropy if runs else math.nan
+    return {
+        "oracle_best": runs[0]["name"] if runs else "",
+        "oracle_gap": gap if math.isfinite(gap) else None,
+        "oracle_chart": _draw_bits(coloured, colour_families(families.values()), entropy, "entropy") if runs else "",
+    }
 
 
-def _draw_provenance(report: Report) -> str:
-    rows = [_origin(run) for run in report["runs"] if run.keys() & {"recipe", "settings", "budget", "digest"}]
-    heads = ("Run", "Recipe", "Settings", "Budget", "Time spent", "Tokens read", "Digest")
-    parts = [draw_table(heads, rows)] if rows else []
-    for key, title in (("versions", "Versions"), ("machine", "Machine")):
-        if facts := report.get(key):
-            listed = "".join(f"<li>{escape(name)} <b>{escape(value)}</b></li>" for name, value in facts.items())
-            parts.append(f'<h3>{title}</h3><ul class="legend">{listed}</ul>')
-    return "".join(parts)
+def _describe_vectors(vectors: Report) -> dict[str, Any]:
+    drawn = vectors.get("map")
+    return {
+        "vector_words": sorted({word for run in vectors["runs"] for word in run["neighbours"]}),
+        "map_chart": WordMap.from_json(drawn).figure() if drawn else "",
+    }
 
 
-def _origin(run: Report) -> list[str]:
-    """A row that says how a run can be repeated and what came of it."""
-    budget = run.get("budget", {})
-    spent = budget.get("spent", {})
-    settings = "".join(f"<code>{escape(f'{key}={value}')}</code> " for key, value in run.get("settings", {}).items())
-    digest = escape(run.get("digest", ""))
-    return [
-        escape(run["name"]),
-        escape(run.get("recipe", "–")),
-        settings or "–",
-        escape(budget.get("asked") or "no limit") if budget else "–",
-        charts.show_time(spent.get("seconds")),
-        show_number(spent.get("tokens")),
-        f'<code title="{digest}">{digest[:12]}</code>' if digest else "–",
-    ]
+def _draw_curves(runs: Iterable[Report]) -> Markup | str:
+    curves = [Curve(run["name"], [(tokens, loss) for tokens, loss in run["curve"]]) for run in runs]
+    wide, narrow = learning_curves(curves, WIDE, 340), learning_curves(curves, NARROW, 300)
+    return render("figure.html.j2", wide=wide, narrow=narrow) if wide else ""
 
 
-_SECTIONS = {
-    "bits": ("Bits per byte", _draw_bits),
-    "runs": ("The runs in numbers", _draw_runs),
-    "oracle": ("Against the optimum", _draw_oracle),
-    "vectors": ("Words as vectors", draw_vectors),
-    "nets": ("How networks learnt", draw_nets),
-    "tasks": ("What they can be taught", draw_tasks),
-    "samples": ("What they write", _draw_samples),
-    "tokenizers": ("Tokenizers", _draw_tokenizers),
-    "corpus": ("The corpus", _draw_corpus),
-    "provenance": ("What was run", _draw_provenance),
-}
+def _examples_by_text(tokenizers: Iterable[Report]) -> dict[str, list[dict[str, Any]]]:
+    """For each example text, how every tokenizer splits it."""
+    examples: dict[str, list[dict[str, Any]]] = {}
+    for tokenizer in tokenizers:
+        for example in tokenizer.get("examples", ()):
+            words = group_tokens(example["tokens"], example.get("word_starts", ()))
+            row = {"name": tokenizer["name"], "count": len(example["tokens"]), "words": words}
+            examples.setdefault(example["text"], []).append(row)
+    return examples

@@ -1,19 +1,20 @@
-"""The labelled tasks that every machine has: documentation strings of the Python installation.
+"""Built-in labelled tasks from the docstrings of the Python installation.
 
     classify   which package a text is from
     pair       whether a summary line belongs to a body
     tag        which words of a text are names of parameters
-    span       which piece of a text describes a parameter
+    span       which span of a text describes a parameter
     choice     which of four summary lines belongs to a body
     generate   the summary line of a body
 
-`builtin:pydoc` are nine tenths of the documents, to learn from, and `builtin:pydoc-dev` the rest.
+`builtin:pydoc` is nine tenths of the documents, for training, and `builtin:pydoc-dev` the rest.
 """
 
 from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
@@ -28,38 +29,36 @@ from firth.tasks.examples import (
     TagExample,
     TextExample,
 )
-from firth.text.pydoc import Entry, pydoc_entries
+from firth.text.pydoc import PydocEntry, pydoc_entries
 
 PARTS = ("builtin:pydoc", "builtin:pydoc-dev")
-_HELD_OUT = 10  # one of so many documents is for validation
+_HELD_OUT = 10  # every tenth document is for validation
 _OPTIONS = 4
 _WORD = re.compile(r"\w+|[^\w\s]")
-_MOST = 12  # labels: the packages with the most documents
+_MAX_LABELS = 12  # the packages with the most documents
 
 
-def builtin_examples(task: str, name: str, most: int = 20_000) -> list[Example]:
-    """The first examples of a built-in task, at most so many."""
+def builtin_examples(task: str, name: str, limit: int = 20_000) -> list[Example]:
+    """The first `limit` examples of a built-in task."""
     if name not in PARTS:
         raise CorpusError(f"no labelled examples are called {name!r}: {near_miss(name, PARTS)}")
     entries = [entry for entry in pydoc_entries() if entry.body]
     held_out = name == PARTS[1]
     mine = [entry for number, entry in enumerate(entries) if (number % _HELD_OUT == 0) == held_out]
     order = random.Random(name).sample(range(len(mine)), len(mine))
-    return list(islice(_MAKERS[task]([mine[place] for place in order], name), most))
+    return list(islice(_MAKERS[task]([mine[index] for index in order], name), limit))
 
 
-def _packages(entries: Sequence[Entry], name: str) -> Iterator[Example]:
-    counts: dict[str, int] = {}
-    for entry in entries:
-        counts[entry.package] = counts.get(entry.package, 0) + 1
-    known = sorted(counts, key=lambda package: -counts[package])[:_MOST]
+def _packages(entries: Sequence[PydocEntry], name: str) -> Iterator[Example]:
+    counts = Counter(entry.package for entry in entries)
+    known = sorted(counts, key=lambda package: -counts[package])[:_MAX_LABELS]
     for number, entry in enumerate(entries, 1):
         if entry.package in known:
             text = " ".join((entry.summary, entry.body)).replace("\n", " ")
             yield TextExample(text, None, (entry.package,), Origin(name, number))
 
 
-def _matches(entries: Sequence[Entry], name: str) -> Iterator[Example]:
+def _matches(entries: Sequence[PydocEntry], name: str) -> Iterator[Example]:
     for number, entry in enumerate(entries, 1):
         body = entry.body.replace("\n", " ")
         other = entries[number % len(entries)].summary
@@ -68,7 +67,7 @@ def _matches(entries: Sequence[Entry], name: str) -> Iterator[Example]:
         yield TextExample(entry.summary if belongs else other, body, (label,), Origin(name, number))
 
 
-def _parameters(entries: Sequence[Entry], name: str) -> Iterator[Example]:
+def _parameters(entries: Sequence[PydocEntry], name: str) -> Iterator[Example]:
     for number, entry in enumerate(entries, 1):
         names = {parameter for parameter, _ in entry.parameters}
         words = _WORD.findall(entry.text)
@@ -77,7 +76,7 @@ def _parameters(entries: Sequence[Entry], name: str) -> Iterator[Example]:
             yield TagExample(tuple(words), tags, True, Origin(name, number))
 
 
-def _descriptions(entries: Sequence[Entry], name: str) -> Iterator[Example]:
+def _descriptions(entries: Sequence[PydocEntry], name: str) -> Iterator[Example]:
     for number, entry in enumerate(entries, 1):
         if len(entry.parameters) < 2:
             continue
@@ -91,7 +90,7 @@ def _descriptions(entries: Sequence[Entry], name: str) -> Iterator[Example]:
             )
 
 
-def _choices(entries: Sequence[Entry], name: str) -> Iterator[Example]:
+def _choices(entries: Sequence[PydocEntry], name: str) -> Iterator[Example]:
     for number, entry in enumerate(entries, 1):
         others = [entries[(number + 7 * step) % len(entries)].summary for step in range(1, _OPTIONS)]
         label = number % _OPTIONS
@@ -100,12 +99,12 @@ def _choices(entries: Sequence[Entry], name: str) -> Iterator[Example]:
         yield ChoiceExample(body, "The summary is:", choices, label, str(number), Origin(name, number))
 
 
-def _summaries(entries: Sequence[Entry], name: str) -> Iterator[Example]:
+def _summaries(entries: Sequence[PydocEntry], name: str) -> Iterator[Example]:
     for number, entry in enumerate(entries, 1):
         yield GenerateExample(entry.body.replace("\n", " "), entry.summary, Origin(name, number))
 
 
-_MAKERS: dict[str, Callable[[Sequence[Entry], str], Iterator[Example]]] = {
+_MAKERS: dict[str, Callable[[Sequence[PydocEntry], str], Iterator[Example]]] = {
     "classify": _packages,
     "pair": _matches,
     "tag": _parameters,

@@ -1,100 +1,159 @@
-"""classify: which label a text has, or which labels."""
+"""classify, pair and choice: tasks on the pooled state of each sequence.
+
+classify: single- or multi-label classification of texts. pair: the relation of two texts, as a label or a number.
+choice: multiple choice; each option is encoded by itself with the question.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from dataclasses import replace
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from firth.nets.batch import Batch
-from firth.nets.noise import Noise
-from firth.tasks.examples import Example, TextExample
-from firth.tasks.frame import Frame
-from firth.tasks.metrics import measure
-from firth.tasks.rows import PLACES, Numbers, Row
-from firth.tasks.solver import Answer
-from firth.tasks.task import LABELS, Floats, Task, numbers_of, pooled_places, softmax
+from firth.nets.dropout import DropoutRng
+from firth.nets.network import HiddenStates
+from firth.tasks.examples import ChoiceExample, Example, TextExample, numeric_labels
+from firth.tasks.head import pad_groups
+from firth.tasks.predictor import MetricInputs, Prediction, multiple_labels, single_label, text_metric_inputs
+from firth.tasks.sequences import POSITIONS, InputSequence, Ints, SequenceBuilder
+from firth.tasks.task import LABELS, Floats, Task, label_indices, softmax
 
-_LIKELY = 0.5  # from which probability on a label is given, where there may be several
+_SCALE = 1000  # numeric targets are stored as integers, in thousandths
+OPTIONS = "options"  # key of the number of options of each example
 
 
-class Classify(Task):
-    """One state stands for the text; a product gives the scores of labels."""
+class ClassifyTask(Task):
+    """A linear classifier on the pooled state of the text."""
 
     name: ClassVar[str] = "classify"
     pooled: ClassVar[bool] = True
 
-    def rows(self, examples: Sequence[Example], frame: Frame) -> list[list[Row]]:
+    def sequences(self, examples: Sequence[Example], builder: SequenceBuilder) -> list[list[InputSequence]]:
         texts = cast(Sequence[TextExample], examples)
-        known = numbers_of(self.recipe.labels)
+        encoded = [builder.encode([one.text for one in texts])]
+        if self.name == "pair":
+            encoded.append(builder.encode([one.other or "" for one in texts]))
+        indices = label_indices(self.recipe.labels)
         found = []
-        for example, ids in zip(texts, frame.encode([one.text for one in texts]), strict=True):
-            framed = frame.row(ids)
-            own = (framed.begins[0], framed.begins[0] + framed.lengths[0])
-            marks = {PLACES: pooled_places(framed.ids.size, own, self.recipe.head.pooling)}
-            if example.labels is not None:
-                marks[LABELS] = self.label_marks(example, known)
-            found.append([Row(framed.ids, framed.segments, marks=marks)])
+        for example, *ids in zip(texts, *encoded, strict=True):
+            sequences: list[InputSequence] = []
+            for order in (ids, ids[::-1]) if self.recipe.symmetric and len(ids) == 2 else (ids,):
+                built = builder.build(*order)
+                labels = {POSITIONS: self.pooled_positions(built)}
+                if example.labels is not None and not sequences:
+                    labels[LABELS] = self.targets(example, indices)
+                sequences.append(InputSequence(built.ids, built.segment_ids, labels=labels))
+            found.append(sequences)
         return found
 
-    def label_marks(self, example: TextExample, known: dict[str, int]) -> Numbers:
-        """The number of the label, or 0 and 1 for all labels."""
+    def targets(self, example: TextExample, indices: dict[str, int]) -> Ints:
+        """The index of the label, or a multi-hot vector of all labels."""
         labels = example.labels or ()
         if self.recipe.form == "multi":
-            held = np.zeros(len(known), dtype=np.int64)
-            held[[known[label] for label in labels if label in known]] = 1
-            return held
-        return np.array([known[labels[0]]])
+            targets = np.zeros(len(indices), dtype=np.int64)
+            targets[[indices[label] for label in labels if label in indices]] = 1
+            return targets
+        return np.array([indices[labels[0]]])
 
     def count(self, batch: Batch) -> int:
-        found = super().count(batch)
-        return found // len(self.recipe.labels) if self.recipe.form == "multi" else found
+        count = super().count(batch)
+        return count // len(self.recipe.labels) if self.recipe.form == "multi" else count
 
-    def total(self, scores: Tensor, batch: Batch, noise: Noise | None) -> Tensor:
+    def total(self, scores: Tensor, batch: Batch, rng: DropoutRng | None) -> Tensor:
         if self.recipe.form != "multi":
-            return super().total(scores, batch, noise)
-        held = batch.marks[LABELS].view_as(scores).to(scores.dtype)
-        return binary_cross_entropy_with_logits(scores, held, reduction="sum")
+            return super().total(scores, batch, rng)
+        targets = batch.labels[LABELS].view_as(scores).to(scores.dtype)
+        return binary_cross_entropy_with_logits(scores, targets, reduction="sum")
 
-    def answer(self, example: Example, rows: Sequence[Row], scores: Sequence[Floats], frame: Frame) -> Answer:
-        labels = self.recipe.labels
+    def answer(self, example: Example, sequences: Sequence[InputSequence], scores: Sequence[Floats]) -> Prediction:
         if self.recipe.form == "multi":
-            chances = torch.from_numpy(scores[0]).sigmoid().tolist()
-            given = [label for label, chance in zip(labels, chances, strict=True) if chance >= _LIKELY]
-            return {"labels": given, "probabilities": dict(zip(labels, chances, strict=True))}
-        return best_label(labels, scores[0])
+            return multiple_labels(self.recipe.labels, torch.from_numpy(scores[0]).sigmoid().tolist())
+        return single_label(self.recipe.labels, softmax(scores[0]).tolist())
 
-    def measure(
-        self, examples: Sequence[Example], answers: Sequence[Answer], seed: int = 0, samples: int = 1000
-    ) -> dict[str, Any]:
-        texts = cast(Sequence[TextExample], examples)
-        if self.recipe.form == "multi":
-            return measure(
-                "multilabel",
-                [one.labels for one in texts],
-                [one["labels"] for one in answers],
-                seed=seed,
-                samples=samples,
-            )
-        return measure(
-            self.name,
-            [(one.labels or ("",))[0] for one in texts],
-            [a["label"] for a in answers],
-            seed=seed,
-            samples=samples,
-        )
+    def metric_inputs(self, examples: Sequence[Example], answers: Sequence[Prediction]) -> MetricInputs:
+        return text_metric_inputs(self.name, self.recipe.form, examples, answers)
 
 
-def best_label(labels: Sequence[str], scores: Floats) -> Answer:
-    """The likeliest label and what each has."""
-    chances = softmax(scores)
-    best = int(chances.argmax())
-    return {
-        "label": labels[best],
-        "probability": float(chances[best]),
-        "probabilities": dict(zip(labels, chances.tolist(), strict=True)),
-    }
+class PairTask(ClassifyTask):
+    """Both texts in one sequence; for symmetric relations in both orders, whose scores are added."""
+
+    name: ClassVar[str] = "pair"
+
+    @property
+    def outputs(self) -> int:
+        return 1 if self.recipe.form == "number" else len(self.recipe.labels)
+
+    def targets(self, example: TextExample, indices: dict[str, int]) -> Ints:
+        if self.recipe.form == "number":
+            return np.array([round(_SCALE * numeric_labels([example])[0])])
+        return super().targets(example, indices)
+
+    def scores(self, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Tensor:
+        found = super().scores(states, batch, rng)
+        return found[0::2] + found[1::2] if self.recipe.symmetric else found
+
+    def outputs_per_example(self, sequences: int) -> int:
+        return 1
+
+    def total(self, scores: Tensor, batch: Batch, rng: DropoutRng | None) -> Tensor:
+        if self.recipe.form != "number":
+            return super().total(scores, batch, rng)
+        targets = batch.labels[LABELS].to(scores.dtype) / _SCALE
+        return ((scores[:, 0] - targets) ** 2).sum()
+
+    def answer(self, example: Example, sequences: Sequence[InputSequence], scores: Sequence[Floats]) -> Prediction:
+        if self.recipe.form == "number":
+            return {"score": float(scores[0][0])}
+        return super().answer(example, sequences, scores)
+
+
+class ChoiceTask(Task):
+    """softmax over one score for each option (Radford et al. 2018; Devlin et al. 2019)."""
+
+    name: ClassVar[str] = "choice"
+    pooled: ClassVar[bool] = True
+
+    @property
+    def outputs(self) -> int:
+        return 1
+
+    def sequences(self, examples: Sequence[Example], builder: SequenceBuilder) -> list[list[InputSequence]]:
+        found = []
+        for example in cast(Sequence[ChoiceExample], examples):
+            question = " ".join(filter(None, (example.context, example.question)))
+            first, *others = builder.encode([question, *example.choices])
+            sequences = []
+            for second in others:
+                # The beginning of a long context is dropped, so that its end and the question stay.
+                dropped = max(0, min(first.size - 1, first.size + second.size - builder.capacity(2)))
+                builder.truncated += dropped > 0
+                built = builder.build(first[dropped:], second)
+                labels = {POSITIONS: self.pooled_positions(built)}
+                sequences.append(InputSequence(built.ids, built.segment_ids, labels=labels))
+            labels = {OPTIONS: np.array([len(sequences)])}
+            if example.label is not None:
+                labels[LABELS] = np.array([example.label])
+            sequences[0] = replace(sequences[0], labels={**sequences[0].labels, **labels})
+            found.append(sequences)
+        return found
+
+    def total(self, scores: Tensor, batch: Batch, rng: DropoutRng | None) -> Tensor:
+        sizes = batch.labels[OPTIONS]
+        groups = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
+        padded, mask = pad_groups(scores[:, 0], groups, len(sizes))
+        return cross_entropy(padded.masked_fill(~mask, -torch.inf), batch.labels[LABELS], reduction="sum")
+
+    def answer(self, example: Example, sequences: Sequence[InputSequence], scores: Sequence[Floats]) -> Prediction:
+        probabilities = softmax(np.array([one[0] for one in scores]))
+        best = int(probabilities.argmax())
+        choices = cast(ChoiceExample, example).choices
+        return {"choice": best, "text": choices[best], "probabilities": probabilities.tolist()}
+
+    def metric_inputs(self, examples: Sequence[Example], answers: Sequence[Prediction]) -> MetricInputs:
+        return "choice", [cast(ChoiceExample, one).label for one in examples], [one["choice"] for one in answers]

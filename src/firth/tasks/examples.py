@@ -1,4 +1,4 @@
-"""Examples: what a task is asked, and the answer where it is known."""
+"""Examples of each task, with labels if they are known."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from firth.errors import CorpusError
 
 
 class Origin(NamedTuple):
-    """Where an example stands."""
+    """The file and line of an example."""
 
-    source: str = ""
-    """The file; nothing for items from Python."""
-    number: int = 0
-    """The line, or the item if there is no file, from 1; for JSON that is one value, the number of the question."""
+    source: str = ""  # empty for Python objects
+    number: int = 0  # of the line, of the item if there is no file, or of the question in SQuAD's JSON, from 1
 
     def __str__(self) -> str:
         return f"{self.source}, line {self.number}" if self.source else f"item {self.number}"
@@ -26,13 +24,11 @@ NOWHERE = Origin()
 
 @dataclass(frozen=True, slots=True)
 class TextExample:
-    """classify and pair: one text or two, and the labels, of which there may be several."""
+    """classify and pair: one text or two, and any number of labels."""
 
     text: str
-    other: str | None = None
-    """The second text of a pair."""
-    labels: tuple[str, ...] | None = None
-    """None: not known. Where numbers are to be told (similarity), the number as it is written."""
+    other: str | None = None  # second text of a pair
+    labels: tuple[str, ...] | None = None  # None: unknown; similarity: the number as a string
     origin: Origin = NOWHERE
 
 
@@ -42,34 +38,31 @@ class TagExample:
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
-    spaced: bool = True
-    """Whether spaces stand between the words; in Chinese not."""
+    spaced: bool = True  # whether words are separated by spaces
     origin: Origin = NOWHERE
 
 
 class Answer(NamedTuple):
-    """A piece of a passage."""
+    """A span of a passage."""
 
     text: str
-    start: int
-    """Its first character in the passage."""
+    start: int  # character offset in the passage
 
 
 @dataclass(frozen=True, slots=True)
 class SpanExample:
-    """span: a question about a passage, and the pieces of it that answer."""
+    """span: a question about a passage, and its answers."""
 
     passage: str
     question: str
-    answers: tuple[Answer, ...] | None = None
-    """None: not known; empty: the passage has no answer."""
+    answers: tuple[Answer, ...] | None = None  # None: unknown; empty: unanswerable
     id: str = ""
     origin: Origin = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceExample:
-    """choice: which of some sentences is right."""
+    """choice: a multiple-choice question."""
 
     context: str
     question: str
@@ -81,7 +74,7 @@ class ChoiceExample:
 
 @dataclass(frozen=True, slots=True)
 class GenerateExample:
-    """generate: a text to be written for another."""
+    """generate: a source text and its target."""
 
     source: str
     target: str | None = None
@@ -92,7 +85,7 @@ Example = TextExample | TagExample | SpanExample | ChoiceExample | GenerateExamp
 
 
 def texts_of(example: Example) -> list[str]:
-    """What there is to read in an example, labels left out.
+    """The texts of an example without labels.
 
     >>> texts_of(TextExample("one", "two", ("label",)))
     ['one', 'two']
@@ -112,7 +105,7 @@ def texts_of(example: Example) -> list[str]:
 
 
 def numeric_labels(examples: Sequence[TextExample]) -> list[float]:
-    """The number that each example has for a label."""
+    """The numeric label of each example."""
     found = []
     for one in examples:
         label = (one.labels or ("",))[0]
@@ -120,6 +113,6 @@ def numeric_labels(examples: Sequence[TextExample]) -> list[float]:
             found.append(float(label))
         except ValueError:
             raise CorpusError(
-                f"{one.origin}: the label {label!r:.80} is no number, as other labels are: correct it."
+                f"{one.origin}: the label {label!r:.80} is not a number, as other labels are: correct it."
             ) from None
     return found

@@ -1,339 +1,361 @@
-"""generate: a text is written for another by one network that sees the whole source and what it has written.
+"""generate: sequence-to-sequence generation by one network with a prefix attention mask (Dong et al. 2019), or by two.
 
-The source is known at once and the target token by token (prefix visibility, Dong et al. 2019): times, not another
-network. A causal network tells at each token what comes next. A masked one has learnt to tell what stands at a mask,
-and at any other place what stands there already, not what comes next. So it is asked by a mask that stands where the
-next token will, and that no other place sees (Bao et al. 2020). `decode.py` has the same with two networks.
+Source tokens attend to each other and target tokens to all before them. A causal network predicts the next token from
+the last hidden state. A masked one predicts the token at a mask, so a mask that no other position attends to is
+appended at the position of the next token (Bao et al. 2020). With a decoder, one network encodes the source and another
+decodes the target; both start from pre-trained weights, only the cross-attention is new (Rothe et al. 2020).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
-from typing import Any, ClassVar, NamedTuple, Protocol, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as f
 from torch import Tensor, nn
 
+from firth.decoding.generate import BeamSearch, DecoderState, Hypothesis
+from firth.metrics.bootstrap import Floats as Floats64
+from firth.metrics.bootstrap import measured, sums_sample
+from firth.metrics.measure import measure
 from firth.nets.batch import Batch, Loss
-from firth.nets.network import Memory, Network, States, Vocabulary
-from firth.nets.noise import Noise
+from firth.nets.dropout import DropoutRng
+from firth.nets.model import own_tensors
+from firth.nets.network import HiddenStates, KVCache, Network, Vocabulary
 from firth.nets.recipe import NetRecipe
-from firth.tasks.bootstrap import Floats as Floats64
-from firth.tasks.bootstrap import measured, sums_sample
+from firth.nets.scoring import max_length as network_max_length
+from firth.nets.visibility import EncoderStates, make_encoder_states
 from firth.tasks.examples import Example, GenerateExample
-from firth.tasks.frame import Frame
-from firth.tasks.metrics import measure
+from firth.tasks.head import pad_groups
+from firth.tasks.predictor import MetricInputs, Prediction
 from firth.tasks.recipe import TaskRecipe
-from firth.tasks.rows import GROUPS, PLACES, Numbers, Row, pack
-from firth.tasks.solver import Answer
-from firth.tasks.task import LABELS, Floats, Task, together
-from firth.tokens.language import FIRST_WORD
-from firth.tokens.tokenizer import EOS, MASK, UNK, Tokenizer
+from firth.tasks.sequences import GROUPS, POSITIONS, InputSequence, Ints, SequenceBuilder, pack
+from firth.tasks.task import LABELS, Floats, Task
+from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, MASK, UNK
 
-_TOGETHER = 32  # sources at most whose targets are written side by side
-_REMEMBERED = 1 << 25  # numbers at most that are kept of all texts that are written side by side
-_LENGTH_POWER = 0.6  # what the length of a text is raised to before its score is divided by it (Wu et al. 2016)
-
-
-class Hypothesis(NamedTuple):
-    """A text that is being written."""
-
-    tokens: tuple[int, ...]
-    score: float
-    """The logarithm of its probability."""
-
-    @property
-    def rank(self) -> float:
-        """What texts of different length are compared by."""
-        return self.score / float(max(1, len(self.tokens)) ** _LENGTH_POWER)
+_MAX_SOURCES = 32  # decoded in parallel
+_MAX_CACHE = 1 << 25  # numbers in the cached states of all hypotheses decoded in parallel
+_LENGTH_PENALTY = 0.6  # exponent of the length that scores are divided by (Wu et al. 2016)
+_LENGTHS = "lengths"  # key of the number of tokens of each target, its end included
 
 
-class Writing(Protocol):
-    """Texts that are written side by side, all equally long."""
-
-    logs: Tensor
-    """(texts, tokens): log-probabilities of what comes next."""
-
-    def add(self, rows: Tensor, tokens: Tensor) -> None:
-        """Goes on with some of the texts, perhaps several times, each with one more token."""
-
-
-class NetWriting:
-    """Texts of a network, which keeps what it has made of them and of their sources."""
+class NetDecoderState:
+    """Hypotheses of a network with its cached states; see `firth.decoding.generate`."""
 
     def __init__(self, network: Network, ids: Tensor, *, segment: int | None = None, **given: Any) -> None:
-        """`ids` stand before each text; `given` is what else the network is told of them. A text has its `segment`."""
-        self.network, self.segment, self.masks = network, segment, int(finds_masks(network.recipe))
-        segments = None if segment is None else torch.zeros_like(ids)
-        self._read(ids, None, segments, **given)
+        """`ids` are the prefix of each hypothesis, `segment` that of its tokens, `given` arguments of `decode_step`."""
+        self.network, self.segment, self.masks = network, segment, int(is_masked_lm(network.recipe))
+        self.cache: KVCache | None = None
+        self._extend(ids, None if segment is None else torch.zeros_like(ids), **given)
 
-    def add(self, rows: Tensor, tokens: Tensor) -> None:
+    def append(self, rows: Tensor, tokens: Tensor) -> None:
+        assert self.cache is not None
+        self.cache = self.cache.select_rows(rows)
         ids = tokens[:, None]
-        segments = None if self.segment is None else torch.full_like(ids, self.segment)
-        self._read(ids, self.memory.pick(rows), segments)
+        self._extend(ids, None if self.segment is None else torch.full_like(ids, self.segment))
 
-    def _read(
-        self, ids: Tensor, memory: Memory | None, segments: Tensor | None, times: Tensor | None = None, **given: Any
-    ) -> None:
-        """Reads on, and asks for what comes next; a mask that asks is forgotten again."""
+    def _extend(self, ids: Tensor, segment_ids: Tensor | None, order: Tensor | None = None, **given: Any) -> None:
+        """Encode new tokens and predict the next one; a mask appended for this is dropped from the cache again."""
         if self.masks:
             ids = f.pad(ids, (0, 1), value=MASK)
-            segments = None if segments is None else f.pad(segments, (0, 1), value=self.segment or 0)
-            times = None if times is None else f.pad(times, (0, 1), value=1)
-        states, self.memory = self.network.extend(ids, memory, segments, times, passing=self.masks, **given)
-        self.logs = self.network.output.log_probabilities(states[:, -1])
+            segment_ids = None if segment_ids is None else f.pad(segment_ids, (0, 1), value=self.segment or 0)
+            order = None if order is None else f.pad(order, (0, 1), value=1)
+        states, self.cache = self.network.decode_step(
+            ids, self.cache, segment_ids, order, drop_last=self.masks, **given
+        )
+        self.log_probabilities = only_text(self.network.output.log_probabilities(states[:, -1]))
 
 
-class Asking(NamedTuple):
-    """What is asked for tokens."""
-
-    states: Tensor
-    previous: Tensor
-    """The token before each of them."""
-    owners: Tensor
-    """The number of the target that each belongs to."""
-
-
-class Generate(Task):
+class GenerateTask(Task):
     """-log p(target | source), by the network's own output layer."""
 
     name: ClassVar[str] = "generate"
-    writes: ClassVar[bool] = True
+    uses_output_layer: ClassVar[bool] = True
 
     def __init__(self, recipe: TaskRecipe, vocabulary: Vocabulary) -> None:
         nn.Module.__init__(self)
         self.recipe = recipe
 
     @property
-    def longest(self) -> int:
-        """Tokens of a target at most."""
-        return int(self.recipe.longest)
+    def max_length(self) -> int:
+        """Maximum number of tokens of a target."""
+        return int(self.recipe.max_length)
 
-    def rows(self, examples: Sequence[Example], frame: Frame) -> list[list[Row]]:
+    def sequences(self, examples: Sequence[Example], builder: SequenceBuilder) -> list[list[InputSequence]]:
         pairs = cast(Sequence[GenerateExample], examples)
-        sources = frame.encode([one.source for one in pairs])
-        targets = frame.encode([one.target or "" for one in pairs])
-        return [[self.row(source, target, frame)] for source, target in zip(sources, targets, strict=True)]
+        sources = builder.encode([one.source for one in pairs])
+        targets = builder.encode([one.target or "" for one in pairs])
+        return [[self.build(source, target, builder)] for source, target in zip(sources, targets, strict=True)]
 
-    def room(self, frame: Frame) -> int:
-        """Tokens of a source at most."""
-        return max(1, frame.room(2) - self.longest)
+    def capacity(self, builder: SequenceBuilder) -> int:
+        """Maximum number of tokens of a source."""
+        return max(1, builder.capacity(2) - self.max_length)
 
-    def row(self, source: Numbers, target: Numbers, frame: Frame) -> Row:
-        """A source and its target; both are cut so that there is room for them."""
-        longest, room = self.longest, self.room(frame)
-        frame.cut += source.size > room or target.size > longest
-        ids, segments, (_, begin), _ = frame.row(source[:room], target[:longest])
-        if finds_masks(self.recipe.network):
-            return masked_row(ids, segments, begin)
-        times = np.maximum(np.arange(ids.size) - begin + 2, 0)  # all of the source at once, then the delimiter
-        return Row(ids, segments, times, {PLACES: np.arange(begin - 1, ids.size - 1), LABELS: ids[begin:]})
+    def build(self, source: Ints, target: Ints, builder: SequenceBuilder) -> InputSequence:
+        """A source and its target, both truncated to their maximum lengths."""
+        max_length, capacity = self.max_length, self.capacity(builder)
+        builder.truncated += source.size > capacity or target.size > max_length
+        ids, segment_ids, (_, begin), _ = builder.build(source[:capacity], target[:max_length])
+        if is_masked_lm(self.recipe.network):
+            return masked_sequence(ids, segment_ids, begin)
+        attention_order = np.maximum(np.arange(ids.size) - begin + 2, 0)  # the whole source first, then the delimiter
+        return InputSequence(
+            ids, segment_ids, attention_order, {POSITIONS: np.arange(begin - 1, ids.size - 1), LABELS: ids[begin:]}
+        )
 
-    def take_over(self, heads: Mapping[str, Tensor]) -> None:
-        """There is no layer of its own."""
+    def init_from_pretraining(self, heads: Mapping[str, Tensor]) -> None:
+        """Do nothing: there is no layer of its own."""
 
     def flops(self, batch: Batch) -> float:
-        """Nothing stands beside the network."""
+        """0: there is nothing beside the network."""
         return 0.0
 
-    def places(self, batch: Batch) -> Tensor | None:
-        return batch.marks[PLACES].sort().values
+    def positions(self, batch: Batch) -> Tensor | None:
+        return batch.labels[POSITIONS].sort().values
 
-    def loss(self, network: Network, states: States, batch: Batch, noise: Noise | None) -> Loss:
-        asking = self.asking(network, states, batch, noise)
-        total = self.writer(network).output.loss(asking.states, batch.marks[LABELS], asking.previous, noise)
+    def loss(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Loss:
+        queries, previous, _ = self.decoder_queries(network, states, batch, rng)
+        total = self.decoder_of(network).output.loss(queries, batch.labels[LABELS], previous, rng)
         return Loss(total, self.count(batch))
 
-    def asking(self, network: Network, states: States, batch: Batch, noise: Noise | None = None) -> Asking:
-        """What is asked for the tokens of the targets, one target after the other."""
-        places = batch.marks[PLACES]
-        return Asking(states.at(places), batch.ids.flatten()[places], batch.marks[GROUPS])
+    def decoder_queries(
+        self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """For all tokens of the targets: the hidden states that predict them, the tokens before, the target's index."""
+        positions = batch.labels[POSITIONS]
+        return states.at(positions), batch.ids.flatten()[positions], batch.labels[GROUPS]
 
-    def surprise(
-        self, network: Network, examples: Sequence[Example], frame: Frame, seed: int = 0, samples: int = 1000
+    def nll_metrics(
+        self, network: Network, examples: Sequence[Example], builder: SequenceBuilder, **bootstrap: int
     ) -> dict[str, Any]:
-        """Bits for each byte of the right targets, their ends included: the one scale of all language models."""
-        nats, sizes = self.nats(network, cast(Sequence[GenerateExample], examples), frame)
+        """Bits per byte of the reference targets, their ends included."""
+        nats, sizes = self.nats(network, cast(Sequence[GenerateExample], examples), builder)
         if not nats.size:
             return {}
         bits = np.column_stack([nats / math.log(2), sizes])
         sample = sums_sample(bits, lambda sums, _: {"bits_per_byte": sums[:, 0] / sums[:, 1]})
-        return measured(sample, seed=seed, samples=samples)
+        return measured(sample, **bootstrap)
 
     @torch.inference_mode()
-    def nats(self, network: Network, pairs: Sequence[GenerateExample], frame: Frame) -> tuple[Floats64, Floats64]:
-        """-log p(target | source) of examples whose targets are short enough to be written, and their bytes."""
-        before = frame.cut
-        lengths = [ids.size for ids in frame.encode([one.target or "" for one in pairs])]
-        fit = [one for one, length in zip(pairs, lengths, strict=True) if one.target and length <= self.longest]
-        readings, found = self.rows(fit, frame), np.zeros(len(fit))
-        for group in together(readings):
-            batch = pack([row for number in group for row in readings[number]], FIRST_WORD)
-            asking = self.asking(network, network(batch, self.places(batch)), batch)
-            logs = self.writer(network).output.log_probability(asking.states, batch.marks[LABELS])
-            found[group] = -np.bincount(asking.owners.numpy(), logs.double().numpy(), minlength=len(group))
-        frame.cut = before
+    def nats(
+        self, network: Network, pairs: Sequence[GenerateExample], builder: SequenceBuilder
+    ) -> tuple[Floats64, Floats64]:
+        """-log p(target | source) of the examples whose targets are within the maximum length, and their bytes."""
+        truncated = builder.truncated
+        lengths = [ids.size for ids in builder.encode([one.target or "" for one in pairs])]
+        fit = [one for one, length in zip(pairs, lengths, strict=True) if one.target and length <= self.max_length]
+        built, found = self.sequences(fit, builder), np.zeros(len(fit))
+        for group, batch, states in self.encode(network, built):
+            queries, _, owners = self.decoder_queries(network, states, batch)
+            logs = self.decoder_of(network).output.log_probability(queries, batch.labels[LABELS])
+            found[group] = -np.bincount(owners.numpy(), logs.double().numpy(), minlength=len(group))
+        builder.truncated = truncated
         return found, np.array([float(len((one.target or "").encode())) for one in fit])
 
-    def writer(self, network: Network) -> Network:
-        """What writes."""
+    def decoder_of(self, network: Network) -> Network:
+        """The network that predicts the tokens of the target."""
         return network
 
-    def begin(self, network: Network, sources: Sequence[Numbers], frame: Frame) -> Writing:
-        """A text without a token for each of some sources of the same length."""
+    def start(self, network: Network, sources: Sequence[Ints], builder: SequenceBuilder) -> DecoderState:
+        """An empty hypothesis for each of some sources of the same length."""
         nothing = np.empty(0, dtype=np.int64)
-        rows = [frame.row(source, nothing) for source in sources]
-        begin = rows[0].begins[1]  # what follows the delimiter is to be written
-        ids = torch.from_numpy(np.stack([row.ids[:begin] for row in rows]))
-        times = torch.zeros(1, begin, dtype=torch.int64)
-        times[0, -1] = not finds_masks(network.recipe)  # the delimiter asks, and sees all of the source
-        return NetWriting(network, ids, times=times, segment=frame.marks.second if frame.segments else None)
+        built = [builder.build(source, nothing) for source in sources]
+        begin = built[0].begins[1]  # the target follows the delimiter
+        ids = torch.from_numpy(np.stack([one.ids[:begin] for one in built]))
+        attention_order = torch.zeros(1, begin, dtype=torch.int64)
+        # Without masks, the delimiter predicts the first token and attends to the whole source.
+        attention_order[0, -1] = not is_masked_lm(network.recipe)
+        segment = builder.special_tokens.second if builder.segments else None
+        return NetDecoderState(network, ids, order=attention_order, segment=segment)
 
-    def solve(self, network: Network, examples: Sequence[Example], frame: Frame) -> list[Answer]:
+    def predict(self, network: Network, examples: Sequence[Example], builder: SequenceBuilder) -> list[Prediction]:
         pairs = cast(Sequence[GenerateExample], examples)
-        sources, room = frame.encode([one.source for one in pairs]), self.room(frame)
-        frame.cut += sum(source.size > room for source in sources)
-        sources = [source[:room] for source in sources]
-        answers: list[Answer] = [{} for _ in pairs]
-        for group in self._groups([source.size for source in sources], self.writer(network)):
-            found = self.write(network, [sources[number] for number in group], frame)
-            for number, best in zip(group, found, strict=True):
-                text = written(frame.tokenizer, best.tokens)
-                answers[number] = {"text": text, "logprob": best.score}
-        return answers
+        sources, capacity = builder.encode([one.source for one in pairs]), self.capacity(builder)
+        builder.truncated += sum(source.size > capacity for source in sources)
+        sources = [source[:capacity] for source in sources]
+        predictions: list[Prediction] = [{} for _ in pairs]
+        for group in self._groups([source.size for source in sources], self.decoder_of(network)):
+            found = self.generate(network, [sources[index] for index in group], builder)
+            for index, best in zip(group, found, strict=True):
+                text = builder.tokenizer.decode([token for token in best.tokens if token not in (EOS, UNK)])
+                predictions[index] = {"text": text, "logprob": best.score}
+        return predictions
 
-    def _groups(self, sizes: Sequence[int], writer: Network) -> Iterator[list[int]]:
-        """Numbers of sources of the same length, as many as memory is meant for."""
-        recipe = writer.recipe.encoder
-        for size, same in groupby(np.argsort(sizes, kind="stable").tolist(), key=lambda number: sizes[number]):
-            each = 2 * recipe.width * max(1, recipe.layers) * self.recipe.beams * (size + self.longest)
-            numbers, together = list(same), min(_TOGETHER, max(1, _REMEMBERED // each))
-            yield from (numbers[begin : begin + together] for begin in range(0, len(numbers), together))
+    def _groups(self, sizes: Sequence[int], decoder: Network) -> Iterator[list[int]]:
+        """Indices of sources of the same length, as many as the cache is meant for."""
+        encoder = decoder.recipe.encoder
+        for size, same in groupby(np.argsort(sizes, kind="stable").tolist(), key=lambda index: sizes[index]):
+            cached = 2 * encoder.width * max(1, encoder.layers) * self.recipe.beams * (size + self.max_length)
+            indices, most = list(same), min(_MAX_SOURCES, max(1, _MAX_CACHE // cached))
+            yield from (indices[begin : begin + most] for begin in range(0, len(indices), most))
 
     @torch.inference_mode()
-    def write(self, network: Network, sources: Sequence[Numbers], frame: Frame) -> list[Hypothesis]:
-        """The best target of each source, by beam search; sources are equally long."""
-        writing = self.begin(network, sources, frame)
-        search = Search(len(sources), self.recipe.beams, self.recipe.once)
-        for left in reversed(range(self.longest)):
-            search.grow(only_words(writing.logs))
-            if not search.going or not left:
-                break
-            writing.add(torch.tensor([row for row, _, _ in search.going]), search.last)
-        return search.best
+    def generate(self, network: Network, sources: Sequence[Ints], builder: SequenceBuilder) -> list[Hypothesis]:
+        """The best target of each source by beam search; sources have the same length."""
+        search = BeamSearch(
+            len(sources),
+            self.recipe.beams,
+            self.max_length,
+            length_penalty=_LENGTH_PENALTY,
+            early_stopping=True,
+            no_repeat_ngram=self.recipe.no_repeat_ngram,
+        )
+        return [found[0] for found in search.run(self.start(network, sources, builder))]
 
-    def answer(self, example: Example, rows: Sequence[Row], scores: Sequence[Floats], frame: Frame) -> Answer:
-        raise AssertionError("texts are written, not chosen")
+    def answer(self, example: Example, sequences: Sequence[InputSequence], scores: Sequence[Floats]) -> Prediction:
+        raise AssertionError("predictions come from beam search")
+
+    def metric_inputs(self, examples: Sequence[Example], answers: Sequence[Prediction]) -> MetricInputs:
+        gold = [one.target or "" for one in cast(Sequence[GenerateExample], examples)]
+        return "generate", gold, [one["text"] for one in answers]
 
     def measure(
-        self, examples: Sequence[Example], answers: Sequence[Answer], seed: int = 0, samples: int = 1000
+        self, examples: Sequence[Example], answers: Sequence[Prediction], seed: int = 0, samples: int = 1000
     ) -> dict[str, Any]:
-        pairs = cast(Sequence[GenerateExample], examples)
-        gold = [one.target or "" for one in pairs]
-        return measure(
-            "generate",
-            gold,
-            [one["text"] for one in answers],
-            sources=[one.source for one in pairs],
-            seed=seed,
-            samples=samples,
-        )
+        sources = [one.source for one in cast(Sequence[GenerateExample], examples)]
+        return measure(*self.metric_inputs(examples, answers), sources=sources, seed=seed, samples=samples)
 
 
-class Search:
-    """The likeliest texts for several sources, found by going on with the `beams` likeliest of each length."""
-
-    def __init__(self, sources: int, beams: int, once: int = 0) -> None:
-        self.beams, self.once = beams, once
-        self.going = [(number, number, Hypothesis((), 0.0)) for number in range(sources)]
-        """Texts that go on: the row of what they were before, the number of their source, and what they are."""
-        self.done: list[list[Hypothesis]] = [[] for _ in range(sources)]
-
-    @property
-    def last(self) -> Tensor:
-        """The last token of each text that goes on."""
-        return torch.tensor([one.tokens[-1] for _, _, one in self.going])
-
-    @property
-    def best(self) -> list[Hypothesis]:
-        """The best text of each source, one that has ended if there is any."""
-        going: list[list[Hypothesis]] = [[] for _ in self.done]
-        for _, number, one in self.going:
-            going[number].append(one)
-        return [max(ended or some, key=lambda one: one.rank) for ended, some in zip(self.done, going, strict=True)]
-
-    def grow(self, logs: Tensor) -> None:
-        """Each text gets one more token by its row of log-probabilities; a source with enough ends is left alone."""
-        grown: list[list[tuple[int, int, Hypothesis]]] = [[] for _ in self.done]
-        for row, (_, _, one) in enumerate(self.going):
-            logs[row, said_before(one.tokens, self.once)] = -torch.inf
-        scores, tokens = (found.tolist() for found in logs.topk(min(self.beams + 1, logs.shape[1])))
-        for row, (_, number, one) in enumerate(self.going):
-            for score, token in zip(scores[row], tokens[row], strict=True):
-                if score > -math.inf:
-                    grown[number].append((row, number, Hypothesis((*one.tokens, token), one.score + score)))
-        self.going = []
-        for number, some in enumerate(grown):
-            some.sort(key=lambda one: -one[2].score)
-            self.done[number] += [one for _, _, one in some[: self.beams] if one.tokens[-1] == EOS]
-            if len(self.done[number]) < self.beams:
-                self.going += [one for one in some if one[2].tokens[-1] != EOS][: self.beams]
-
-
-def said_before(tokens: Sequence[int], count: int) -> list[int]:
-    """What may not come next, lest `count` tokens in a row stand in a text twice; nothing if `count` is 0.
-
-    >>> said_before([7, 8, 9, 7, 8], 3), said_before([7, 7], 2), said_before([7, 8], 1), said_before([7, 8], 0)
-    ([9], [7], [7, 8], [])
-    """
-    if not count:
-        return []
-    last = tuple(tokens[len(tokens) - count + 1 :])
-    starts = range(len(tokens) - count + 1)
-    return [tokens[at + count - 1] for at in starts if tuple(tokens[at : at + count - 1]) == last]
-
-
-def finds_masks(recipe: NetRecipe) -> bool:
-    """Whether a network has learnt to tell what stands at a mask, and not what comes after a token."""
+def is_masked_lm(recipe: NetRecipe) -> bool:
+    """Whether a network predicts the token at a mask and not the next one."""
     return recipe.encoder.kind == "transformer" and "mlm" in recipe.names
 
 
-def masked_row(ids: Numbers, segments: Numbers | None, begin: int) -> Row:
-    """Tokens with a target from `begin` on, and after them a mask for each token of it, which stands in its place.
+def masked_sequence(ids: Ints, segment_ids: Ints | None, begin: int) -> InputSequence:
+    """A sequence with a target from `begin` on, followed by a mask at the position of each target token.
 
-    A mask sees itself and what is before its place, and nothing sees it. The end of the target is only asked for.
+    A mask attends to itself and to what precedes its position; nothing attends to it. The end is only predicted.
 
-    >>> row = masked_row(np.array([2, 7, 3, 8, 9, 3]), None, 3)
-    >>> row.ids.tolist(), row.unseen
+    >>> built = masked_sequence(np.array([2, 7, 3, 8, 9, 3]), None, 3)
+    >>> built.ids.tolist(), built.query_only
     ([2, 7, 3, 8, 9, 4, 4, 4], 3)
-    >>> row.positions.tolist(), row.times.tolist()
+    >>> built.position_ids.tolist(), built.attention_order.tolist()
     ([0, 1, 2, 3, 4, 3, 4, 5], [0, 0, 0, 2, 4, 1, 3, 5])
-    >>> row.marks["places"].tolist(), row.marks["labels"].tolist()
+    >>> built.labels["positions"].tolist(), built.labels["labels"].tolist()
     ([5, 6, 7], [8, 9, 3])
     """
-    places, labels = np.arange(begin, ids.size), ids[begin:]
-    positions = np.concatenate([np.arange(ids.size - 1), places])
-    times = np.concatenate([np.maximum(2 * (np.arange(ids.size - 1) - begin + 1), 0), 2 * (places - begin) + 1])
-    return Row(
+    targets, labels = np.arange(begin, ids.size), ids[begin:]
+    position_ids = np.concatenate([np.arange(ids.size - 1), targets])
+    attention_order = np.concatenate(
+        [np.maximum(2 * (np.arange(ids.size - 1) - begin + 1), 0), 2 * (targets - begin) + 1]
+    )
+    return InputSequence(
         ids=np.concatenate([ids[:-1], np.full_like(labels, MASK)]),
-        segments=None if segments is None else segments[positions],
-        times=times,
-        marks={PLACES: ids.size - 1 + np.arange(labels.size), LABELS: labels},
-        positions=positions,
-        unseen=labels.size,
+        segment_ids=None if segment_ids is None else segment_ids[position_ids],
+        attention_order=attention_order,
+        labels={POSITIONS: ids.size - 1 + np.arange(labels.size), LABELS: labels},
+        position_ids=position_ids,
+        query_only=labels.size,
     )
 
 
-def only_words(logs: Tensor) -> Tensor:
-    """The same numbers, changed in place: no probability for what is neither a word of a text nor its end."""
-    logs[:, [token for token in range(FIRST_WORD) if token != EOS]] = -torch.inf
-    return logs
+def only_text(log_probabilities: Tensor) -> Tensor:
+    """The same tensor, changed in place: -inf for special tokens except EOS."""
+    log_probabilities[:, [token for token in range(FIRST_WORD) if token != EOS]] = -torch.inf
+    return log_probabilities
 
 
-def written(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
-    """Tokens as text, without the end and without unknown words."""
-    return tokenizer.decode([token for token in tokens if token not in (EOS, UNK)])
+class EncoderDecoderTask(GenerateTask):
+    """-log p(target | hidden states of the source), by a decoder network."""
+
+    uses_output_layer: ClassVar[bool] = False
+
+    def __init__(self, recipe: TaskRecipe, vocabulary: Vocabulary) -> None:
+        nn.Module.__init__(self)
+        assert recipe.decoder is not None
+        self.recipe = recipe
+        self.decoder = Network(recipe.decoder, vocabulary)
+
+    def init_decoder(self, network: Network) -> None:
+        """Copy the weights of a pre-trained network; cross-attention stays newly initialised."""
+        own = own_tensors(self.decoder)
+        with torch.no_grad():
+            for name, tensor in own_tensors(network).items():
+                own[name].copy_(tensor)
+
+    def build(self, source: Ints, target: Ints, builder: SequenceBuilder) -> InputSequence:
+        """The source as input of the encoder, with the target among its labels."""
+        builder.truncated += source.size <= builder.capacity(1) and target.size > self.max_length
+        encoded = self._source(source, builder)
+        labels = np.append(target[: self.max_length], EOS)
+        return replace(encoded, labels={**encoded.labels, LABELS: labels, _LENGTHS: np.array([labels.size])})
+
+    def _source(self, source: Ints, builder: SequenceBuilder) -> InputSequence:
+        built = builder.build(source)
+        return InputSequence(built.ids, built.segment_ids, labels={POSITIONS: np.arange(built.ids.size)})
+
+    @property
+    def max_length(self) -> int:
+        """The recipe's, limited by the positions of the decoder, of which the first is for the start token."""
+        limit = network_max_length(self.decoder.recipe)
+        return super().max_length if limit is None else min(super().max_length, limit - 1)
+
+    def decoder_queries(
+        self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        labels, lengths = batch.labels[LABELS], batch.labels[_LENGTHS]
+        owners = torch.arange(len(lengths)).repeat_interleave(lengths)
+        targets, mask = pad_groups(labels, owners, len(lengths))
+        inputs = torch.full_like(targets, self.start_token)
+        inputs[:, 1:] = targets[:, :-1]
+        queries = f.pad(mask, (mask.shape[1], 0)) if is_masked_lm(self.decoder.recipe) else mask
+        found = self.decoder(self._batch(inputs), _indices(queries), rng, source_states(states, batch))
+        return found.last_hidden_state, inputs.flatten()[_indices(mask)], owners
+
+    @property
+    def start_token(self) -> int:
+        """The token before each target."""
+        return BOS if is_masked_lm(self.decoder.recipe) else EOS
+
+    def _batch(self, inputs: Tensor) -> Batch:
+        """The decoder's inputs; for a masked network followed by a mask at the position of each target token."""
+        if not is_masked_lm(self.decoder.recipe):
+            return Batch(ids=inputs, word_starts=inputs >= FIRST_WORD)
+        rows, length = inputs.shape
+        ids = f.pad(inputs, (0, length), value=MASK)
+        order = torch.arange(length)
+        return Batch(
+            ids=ids,
+            word_starts=ids >= FIRST_WORD,
+            position_ids=torch.cat([order, order + 1]).expand(rows, -1),
+            attention_order=torch.cat([2 * order, 2 * order + 1])[None],
+            query_only=torch.arange(2 * length)[None] >= length,
+        )
+
+    def capacity(self, builder: SequenceBuilder) -> int:
+        return builder.capacity(1)
+
+    def decoder_of(self, network: Network) -> Network:
+        return self.decoder
+
+    def start(self, network: Network, sources: Sequence[Ints], builder: SequenceBuilder) -> DecoderState:
+        batch = pack([self._source(one, builder) for one in sources], FIRST_WORD)
+        encoded = source_states(network(batch, self.positions(batch)), batch)
+        return NetDecoderState(self.decoder, torch.full((len(sources), 1), self.start_token), encoder_states=encoded)
+
+    def flops(self, batch: Batch) -> float:
+        """Floating-point operations of the decoder without its cross-attention."""
+        lengths = batch.labels[_LENGTHS]
+        queries = 1 + is_masked_lm(self.decoder.recipe)
+        return float(lengths.sum()) * queries * self.decoder.flops(int(lengths.max()))
+
+
+def with_cross_attention(recipe: NetRecipe, width: int) -> NetRecipe:
+    """A copy of the recipe with cross-attention to states of that width."""
+    return replace(recipe, encoder=replace(recipe.encoder, cross_width=width))
+
+
+def source_states(states: HiddenStates, batch: Batch) -> EncoderStates:
+    """The hidden states of each source, padded."""
+    groups = batch.labels[GROUPS]
+    return make_encoder_states(*pad_groups(states.at(batch.labels[POSITIONS]), groups, int(groups.max()) + 1))
+
+
+def _indices(mask: Tensor) -> Tensor:
+    """Indices of the true values of the flattened mask."""
+    return mask.flatten().nonzero()[:, 0]

@@ -1,13 +1,14 @@
-"""TaskRecipe: a network, what is put on top of it, and how both learn a task."""
+"""TaskRecipe: a network, the head of a task, and how both are fine-tuned. LinearRecipe: a linear model of a task."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from firth.errors import RecipeError, near_miss
+from firth.metrics.tags import Scheme
 from firth.nets.recipe import LearningRecipe, NetRecipe
 from firth.text.layout import Layout
 from firth.tokens.recipe import TokenizerRecipe
@@ -18,130 +19,186 @@ TASKS: tuple[TaskName, ...] = ("classify", "pair", "tag", "span", "choice", "gen
 Strategy = Literal["full", "frozen", "features", "discriminative", "gradual"]
 STRATEGIES: tuple[Strategy, ...] = ("full", "frozen", "features", "discriminative", "gradual")
 Pooling = Literal["first", "last", "mean", "max"]
+_FORMS = {"classify": ("single", "multi"), "pair": ("single", "number"), "tag": ("single",)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadRecipe:
-    """What stands between the states of a network and the answers."""
+    """The layers between the hidden states of a network and the predictions."""
 
     layers: Literal["last", "mix"] = "last"
-    """Which states are read: those of the last layer, or a learnt mean of all layers', and its scale (ELMo)."""
+    """The last layer, or a trained weighted mean of all layers (ELMo)."""
     encoder: Literal["none", "lstm", "cnn"] = "none"
-    """An encoder of its own over what is read: both directions of an LSTM, or windows of words."""
+    """An encoder over the hidden states: a bidirectional LSTM or a convolution."""
     width: int = 256
-    """Of the states of that encoder."""
-    inputs: int = 0
-    """Numbers of a vector of its own for each token, put beside what is read; 0: none."""
-    reading: Literal["below", "between", "around"] = "below"
-    """With an encoder: whether it reads the network's states, or a second one does that reads the first one's beside
-    them (TagLM), or the states are put beside its own once more (ELMo, input and output)."""
+    """Hidden size of that encoder."""
+    token_width: int = 0
+    """Dimension of token embeddings concatenated to the hidden states; 0: none."""
+    placement: Literal["below", "between", "around"] = "below"
+    """Where the network's hidden states enter: below the encoder, between two encoders (TagLM), or below and above
+    (ELMo, input and output)."""
     pooling: Pooling = "first"
-    """classify, pair and choice: how the states of a text become one."""
+    """classify, pair and choice: pooling of the states of a text."""
     pooler: bool = True
-    """A product and tanh between that state and the labels (BERT's)."""
+    """A dense layer with tanh on the pooled state (BERT)."""
     dropout: float = 0.1
     crf: bool = False
-    """tag: labels are chosen together, by how well they follow each other."""
-    smoothing: float = 0.0
-    """Share of the probability that is spread over all labels (label smoothing)."""
+    """tag: a conditional random field over the labels."""
+    label_smoothing: float = 0.0
     balanced: bool = False
-    """Rare labels count as much as frequent ones."""
+    """Weight labels by their inverse frequency."""
 
     def __post_init__(self) -> None:
-        for name in ("dropout", "smoothing"):
+        for name in ("dropout", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise RecipeError(f"head.{name}={getattr(self, name)} must be from 0 to less than 1.")
-        for name, low in (("width", 2), ("inputs", 0)):
+        for name, low in (("width", 2), ("token_width", 0)):
             if not low <= getattr(self, name) <= 100_000:
                 raise RecipeError(f"head.{name}={getattr(self, name)} must be from {low} to 100000.")
-        if self.reading != "below" and (self.encoder == "none" or not self.inputs):
+        if self.placement != "below" and (self.encoder == "none" or not self.token_width):
             raise RecipeError(
-                f"head.reading={self.reading} needs vectors of its own: set head.encoder and head.inputs."
+                f"head.placement={self.placement} needs token embeddings: set head.encoder and head.token_width."
             )
         if self.encoder == "lstm" and self.width % 2:
             raise RecipeError(f"head.width={self.width} must be even: half of it is for each direction.")
 
 
 def default_learning() -> LearningRecipe:
-    """How a task is learnt if nothing else is said: steps of 32 examples, three passes (Devlin et al. 2019)."""
+    """Default hyperparameters: batches of 32 examples, three epochs (Devlin et al. 2019)."""
     return LearningRecipe(batch=32, epochs=3, warmup=0.1, beta2=0.999)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRecipe:
-    """A network that does a task."""
+    """A network fine-tuned for a task."""
 
     task: TaskName = "classify"
     form: Literal["single", "multi", "number"] = "single"
-    """classify: one label or several; pair: a label or a number."""
+    """classify: single- or multi-label; pair: a label or a number."""
     network: NetRecipe = field(default_factory=NetRecipe)
     decoder: NetRecipe | None = None
-    """generate: another network that writes and looks at the states of `network`; None: `network` does both."""
+    """generate: a decoder with cross-attention to `network`; None: `network` does both."""
     head: HeadRecipe = field(default_factory=HeadRecipe)
     labels: tuple[str, ...] = ()
-    fields: tuple[str, ...] = ()
-    """Where the parts of examples stand in files, as ROLE=NAME."""
+    columns: tuple[str, ...] = ()
+    """Columns of the fields of an example in files, as ROLE=NAME."""
     strategy: Strategy = "full"
     layer_decay: float = 0.95
-    """discriminative: what the rate of a layer is multiplied by for the one below."""
-    auxiliary: float = 0.0
-    """Weight of the language model's own loss beside the task's (GPT)."""
+    """discriminative: factor of the learning rate from each layer to the one below."""
+    lm_weight: float = 0.0
+    """Weight of the language model's loss added to the task's (GPT)."""
     symmetric: bool = False
-    """pair: both orders are read and their states added (GPT on similarity)."""
+    """pair: encode both orders and add their scores (GPT on similarity)."""
     spaced: bool = True
-    """tag: whether spaces stand between words."""
-    inside: int = 1
-    """tag: words that a token may hold, each with scores of its own; from 2 on sentences without spaces are read as a
-    whole, so that a network finds the tokens it has learnt where words are single characters."""
+    """tag: whether words are separated by spaces."""
+    words_per_token: int = 1
+    """tag: classifiers for the words in a token. From 2 on, unspaced sentences are tokenized as a whole, so that their
+    tokens are those of pre-training although words are single characters."""
     stride: int = 64
-    """span: tokens from the beginning of a window over a long passage to that of the next."""
-    longest: int = 30
-    """span: tokens of an answer at most. generate: tokens of a target at most."""
+    """span: tokens between the beginnings of consecutive windows over a long passage."""
+    max_length: int = 30
+    """Maximum number of tokens of an answer (span) or target (generate)."""
     beams: int = 4
-    """generate: texts that are followed side by side; 1 takes the likeliest token each time."""
-    once: int = 3
-    """generate: so many tokens in a row stand in a text once at most (Paulus et al. 2018); 0: as often as they like."""
-    empty: bool = False
-    """span: some questions have no answer."""
-    threshold: float = 0.0
-    """span: how much better than no answer a span must be."""
+    """generate: beam size; 1 is greedy decoding."""
+    no_repeat_ngram: int = 3
+    """generate: block repeated n-grams of this size (Paulus et al. 2018); 0: none."""
+    allow_no_answer: bool = False
+    """span: questions may have no answer."""
+    no_answer_threshold: float = 0.0
+    """span: no answer is predicted if its score exceeds that of the best span by more."""
     learning: LearningRecipe = field(default_factory=default_learning)
-    """Of which `batch` counts examples."""
-    home: ClassVar[str] = "firth.tasks.model"
+    """`batch` counts examples."""
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
             raise RecipeError(f"there is no task {self.task!r}: {near_miss(self.task, TASKS)}")
         if self.strategy not in STRATEGIES:
             raise RecipeError(f"there is no strategy {self.strategy!r}: {near_miss(self.strategy, STRATEGIES)}")
-        for name, low, high in (("inside", 1, 100), ("beams", 1, 1000), ("longest", 1, 100_000), ("once", 0, 1000)):
+        for name, low, high in (
+            ("words_per_token", 1, 100),
+            ("beams", 1, 1000),
+            ("max_length", 1, 100_000),
+            ("no_repeat_ngram", 0, 1000),
+        ):
             if not low <= getattr(self, name) <= high:
                 raise RecipeError(f"{name}={getattr(self, name)} must be from {low} to {high}.")
         if not 0 < self.layer_decay <= 1:
             raise RecipeError(f"layer_decay={self.layer_decay} must be above 0 and at most 1, such as 0.95.")
         if self.decoder is not None and self.task != "generate":
-            raise RecipeError(f"{self.task} writes nothing: leave --decoder out, or take the task generate.")
+            raise RecipeError(f"{self.task} generates no text: leave --decoder out, or choose the task generate.")
         if self.task == "generate" and self.decoder is None and self.strategy in ("frozen", "features"):
-            raise RecipeError(
-                "generate has no layers of its own that could learn: use --strategy full, or give a --decoder."
-            )
-        if self.auxiliary and "clm" not in self.network.names:
-            raise RecipeError("only a causal language model goes on predicting the next word: set auxiliary=0.")
+            raise RecipeError("generate has no head to train: use --strategy full, or give a --decoder.")
+        if self.lm_weight and "clm" not in self.network.names:
+            raise RecipeError("only a causal language model has a next-token loss: set lm_weight=0.")
 
     @property
     def kind(self) -> str:
-        """What an artifact made by this recipe is."""
+        """The kind of the artifact."""
         return "tasks"
 
     @property
     def tokenizer(self) -> TokenizerRecipe:
-        """That of the network."""
+        """The tokenizer of the network."""
         return self.network.tokenizer
 
     def with_tokenizer(self, tokenizer: TokenizerRecipe) -> TaskRecipe:
-        """The same with another tokenizer."""
+        """A copy with another tokenizer."""
         return replace(self, network=self.network.with_tokenizer(tokenizer))
 
     def restore(self, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> Any:
-        """The model of a saved artifact's arrays."""
-        return import_module(self.home).restore(self, arrays, tokenizer, layout)
+        """The model of a saved artifact."""
+        from firth.tasks.task import restore
+
+        return restore(self, arrays, tokenizer, layout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearRecipe:
+    """A linear model of a task."""
+
+    task: Literal["classify", "pair", "tag"] = "classify"
+    form: Literal["single", "multi", "number"] = "single"
+    """classify: single- or multi-label; pair: a label or a number; tag: one label per word."""
+    tokenizer: TokenizerRecipe = field(default_factory=lambda: TokenizerRecipe(model="words"))
+    labels: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    """Columns of the fields of an example in files, as ROLE=NAME."""
+    features: Literal["auto", "tokens", "characters"] = "auto"
+    """Unit of the n-grams. auto: characters if the tokens are words and the text is Chinese, where a word vocabulary
+    from another corpus covers too little; else tokens. tag: words with their affixes, or characters with their
+    neighbours."""
+    ngrams: int = 2
+    """Maximum n-gram order; lower orders are included."""
+    min_count: int = 2
+    """Minimum number of texts with an n-gram, or of words with a feature."""
+    weighting: Literal["tfidf", "binary", "counts"] = "tfidf"
+    cost: float | Literal["auto"] = "auto"
+    """C of logistic regression or of the CRF: weight of the loss against the squared norm of the weights; auto: the
+    best on the dev examples."""
+    scheme: Scheme = "plain"
+    """tag: tagging scheme, which predictions never violate."""
+
+    def __post_init__(self) -> None:
+        if self.form not in _FORMS[self.task]:
+            raise RecipeError(f"form={self.form} does not go with {self.task}: leave it out.")
+        if not 1 <= self.ngrams <= 6:
+            raise RecipeError(f"ngrams={self.ngrams} must be from 1 to 6.")
+        if self.min_count < 1:
+            raise RecipeError(f"min_count={self.min_count} must be 1 or more.")
+        if self.cost != "auto" and not 0 < self.cost < math.inf:
+            raise RecipeError(f"cost={self.cost} must be a number above 0, or auto.")
+
+    @property
+    def kind(self) -> str:
+        """The kind of the artifact."""
+        return "tasks"
+
+    def with_tokenizer(self, tokenizer: TokenizerRecipe) -> LinearRecipe:
+        """A copy with another tokenizer."""
+        return replace(self, tokenizer=tokenizer)
+
+    def restore(self, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> Any:
+        """The model of a saved artifact."""
+        from firth.tasks import linear_classifier, linear_tagger
+
+        return (linear_tagger if self.task == "tag" else linear_classifier).restore(self, arrays, tokenizer)

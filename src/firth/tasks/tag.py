@@ -1,4 +1,10 @@
-"""tag: a label for each word: parts of speech, names, or where words begin and end."""
+"""tag: sequence labelling of words (part of speech, entities) or characters (word segmentation).
+
+Crf is a linear-chain conditional random field (Lafferty et al. 2001). The score of labels y for emissions x is
+start[y_1] + sum of x_t[y_t] + sum of between[y_t, y_t+1] + end[y_n]. Sequences are padded; only the first `lengths`
+positions count, and an empty sequence has score 0. Shapes: emissions (batch, length, labels); labels (batch, length);
+lengths (batch).
+"""
 
 from __future__ import annotations
 
@@ -7,38 +13,37 @@ from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from firth.metrics.tags import Scheme, fault_table
 from firth.nets.batch import Batch
-from firth.nets.network import States, Vocabulary
-from firth.nets.noise import Noise
-from firth.tasks.chain import Decoded
-from firth.tasks.crf import Crf
+from firth.nets.dropout import DropoutRng
+from firth.nets.network import HiddenStates, Vocabulary
 from firth.tasks.examples import Example, TagExample
-from firth.tasks.frame import Frame
-from firth.tasks.head import spread
-from firth.tasks.metrics import measure_tags
+from firth.tasks.head import pad_groups
+from firth.tasks.predictor import MetricInputs, Prediction, tag_metric_inputs
 from firth.tasks.recipe import TaskRecipe
-from firth.tasks.rows import GROUPS, PLACES, Numbers, Row
-from firth.tasks.solver import Answer
-from firth.tasks.task import LABELS, Floats, Task, numbers_of, softmax
+from firth.tasks.sequences import GROUPS, POSITIONS, InputSequence, Ints, SequenceBuilder
+from firth.tasks.task import LABELS, Floats, Task, label_indices, softmax
 from firth.tokens.tokenizer import UNK
 
-WORDS = "words"
-"""Which word of its sentence each place is."""
-INSIDE = "inside"
-"""Which word of its token each word is."""
-_CROWDED = 1.2  # words for each token from which on a sentence is read as a whole
-_MOST_INSIDE = 4  # words of a token with scores of their own; those after them share the last one's
-_SEEN = 1000  # sentences that decide
+WORDS = "words"  # key of the index of each labelled word in its sentence
+WORD_IN_TOKEN = "word_in_token"  # key of the index of each word among those that begin in the same token
+_MANY_WORDS = 1.2  # words per token above which unspaced sentences are tokenized as a whole
+_MAX_WORDS_PER_TOKEN = 4  # later words of a token use the scores of this one
+_SAMPLE = 1000  # sentences inspected for this
+FORBIDDEN = -10_000.0
+"""Score of a forbidden transition: its probability is exactly 0, but the loss and gradients of gold labels that contain
+one stay finite."""
 
 
-class Tag(Task):
-    """The state of a word's first token decides; with a CRF also the tags beside it.
+class TagTask(Task):
+    """Each word is classified by the state of its first token, with or without a CRF.
 
-    Characters of Chinese are words here and there, but not for a network that has learnt from whole words: it reads the
-    sentence as it was taught to, and each of the characters in a token has a classifier of its own (`inside`).
+    Where words are single characters (Chinese) and the network was trained on longer tokens, the sentence is tokenized
+    as a whole and the n-th word of a token has its own classifier (`words_per_token`).
     """
 
     name: ClassVar[str] = "tag"
@@ -49,128 +54,191 @@ class Tag(Task):
 
     @property
     def outputs(self) -> int:
-        return len(self.recipe.labels) * int(self.recipe.inside)
+        return len(self.recipe.labels) * int(self.recipe.words_per_token)
 
-    def rows(self, examples: Sequence[Example], frame: Frame) -> list[list[Row]]:
-        known = numbers_of(self.recipe.labels)
-        return [self._rows(cast(TagExample, example), frame, known) for example in examples]
+    def sequences(self, examples: Sequence[Example], builder: SequenceBuilder) -> list[list[InputSequence]]:
+        indices = label_indices(self.recipe.labels)
+        return [self._windows(cast(TagExample, example), builder, indices) for example in examples]
 
-    def _rows(self, example: TagExample, frame: Frame, known: dict[str, int]) -> list[Row]:
-        """A row for the sentence, or several that overlap, each telling of the words in its middle."""
+    def _windows(self, example: TagExample, builder: SequenceBuilder, indices: dict[str, int]) -> list[InputSequence]:
+        """One sequence, or overlapping windows of a long sentence, each labelling the words in its middle."""
         if not example.words:
             return []
-        ids, places, ranks = lay(example, frame, whole=self.recipe.inside > 1)
-        numbers = None if example.tags is None else np.array([known[tag] for tag in example.tags])
-        opening = np.flatnonzero(ranks == 0)  # words that begin a token; those up to the next one go with them
-        words, tokens = np.append(opening, ranks.size), np.append(places[opening], ids.size)
+        ids, first_tokens, ranks = align(example, builder, whole=self.recipe.words_per_token > 1)
+        targets = None if example.tags is None else np.array([indices[tag] for tag in example.tags])
+        openers = np.flatnonzero(ranks == 0)  # words that begin a token, each followed by the others of that token
+        words, tokens = np.append(openers, ranks.size), np.append(first_tokens[openers], ids.size)
         tokens[0] = 0
-        rows = []
-        for first, end, tells in _windows(np.diff(tokens), frame.room(1)):
-            framed = frame.row(ids[tokens[first] : tokens[end]][: frame.room(1)])
-            told = np.arange(words[tells[0]], words[tells[1]])
-            marks = {PLACES: framed.begins[0] + places[told] - tokens[first], WORDS: told}
-            if self.recipe.inside > 1:
-                marks[INSIDE] = np.minimum(ranks[told], self.recipe.inside - 1)
-            if numbers is not None:
-                marks[LABELS] = numbers[told]
-            rows.append(Row(framed.ids, framed.segments, marks=marks))
-        frame.cut += len(rows) > 1
-        return rows
+        found = []
+        for first, end, (low, high) in word_windows(np.diff(tokens), builder.capacity(1)):
+            built = builder.build(ids[tokens[first] : tokens[end]][: builder.capacity(1)])
+            labelled = np.arange(words[low], words[high])
+            labels = {POSITIONS: built.begins[0] + first_tokens[labelled] - tokens[first], WORDS: labelled}
+            if self.recipe.words_per_token > 1:
+                labels[WORD_IN_TOKEN] = np.minimum(ranks[labelled], self.recipe.words_per_token - 1)
+            if targets is not None:
+                labels[LABELS] = targets[labelled]
+            found.append(InputSequence(built.ids, built.segment_ids, labels=labels))
+        builder.truncated += len(found) > 1
+        return found
 
-    def scores(self, states: States, batch: Batch, noise: Noise | None) -> Tensor:
-        found = super().scores(states, batch, noise)
-        if self.recipe.inside == 1:
+    def scores(self, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Tensor:
+        found = super().scores(states, batch, rng)
+        if self.recipe.words_per_token == 1:
             return found
-        places = torch.arange(len(found), device=found.device)
-        return found.view(len(found), self.recipe.inside, -1)[places, batch.marks[INSIDE]]
+        rows = torch.arange(len(found), device=found.device)
+        return found.view(len(found), self.recipe.words_per_token, -1)[rows, batch.labels[WORD_IN_TOKEN]]
 
-    def total(self, scores: Tensor, batch: Batch, noise: Noise | None) -> Tensor:
+    def total(self, scores: Tensor, batch: Batch, rng: DropoutRng | None) -> Tensor:
         if self.crf is None:
-            return super().total(scores, batch, noise)
-        groups = batch.marks[GROUPS]
+            return super().total(scores, batch, rng)
+        groups = batch.labels[GROUPS]
         count = int(groups.max()) + 1
-        rows, held = spread(scores, groups, count)
-        labels, _ = spread(batch.marks[LABELS], groups, count)
-        return self.crf.loss(rows, labels, held.sum(1))
+        padded, mask = pad_groups(scores, groups, count)
+        labels, _ = pad_groups(batch.labels[LABELS], groups, count)
+        return self.crf.loss(padded, labels, mask.sum(1))
 
-    def answer(self, example: Example, rows: Sequence[Row], scores: Sequence[Floats], frame: Frame) -> Answer:
+    def answer(self, example: Example, sequences: Sequence[InputSequence], scores: Sequence[Floats]) -> Prediction:
         best: list[int] = []
-        chances: list[float] = []
+        probabilities: list[float] = []
         for one in scores:
-            chosen, shares = _alone(one) if self.crf is None else self.crf.decode(one)
-            best += chosen.tolist()
-            chances += shares.tolist()
-        return {"tags": [self.recipe.labels[number] for number in best], "probabilities": chances}
+            if self.crf is None:
+                chances = softmax(one)
+                best += chances.argmax(1).tolist()
+                probabilities += chances.max(1).tolist()
+            else:
+                labels, chances = self.crf.decode(one)
+                best += labels.tolist()
+                probabilities += chances.tolist()
+        return {"tags": [self.recipe.labels[index] for index in best], "probabilities": probabilities}
 
-    def measure(
-        self, examples: Sequence[Example], answers: Sequence[Answer], seed: int = 0, samples: int = 1000
-    ) -> dict[str, Any]:
-        return measure_tags(examples, answers, seed=seed, samples=samples)
-
-
-def _alone(scores: Floats) -> Decoded:
-    """The best label of each place by itself."""
-    shares = softmax(scores)
-    chosen = shares.argmax(1)
-    return Decoded(chosen, shares[np.arange(chosen.size), chosen])
+    def metric_inputs(self, examples: Sequence[Example], answers: Sequence[Prediction]) -> MetricInputs:
+        return tag_metric_inputs(examples, answers)
 
 
-class Laid(NamedTuple):
-    """A sentence as tokens, and where its words are among them."""
+class Alignment(NamedTuple):
+    """A tokenized sentence and its words."""
 
-    ids: Numbers
-    places: Numbers
-    """The token in which each word begins."""
-    ranks: Numbers
-    """Which of the words that begin in the same token each word is, from 0."""
+    ids: Ints
+    first_tokens: Ints  # the token in which each word begins
+    ranks: Ints  # the index of each word among those that begin in the same token
 
 
-def lay(example: TagExample, frame: Frame, *, whole: bool) -> Laid:
-    """The tokens of the words of a sentence, each for itself, or of the sentence if no spaces are in it.
+def align(example: TagExample, builder: SequenceBuilder, *, whole: bool) -> Alignment:
+    """Tokens of a sentence, word by word, or with `whole` at once if it has no spaces.
 
-    A word without a token of its own is an unknown one; in a sentence that is read as a whole it goes with the token
-    before.
+    A word without a token is an unknown one; in a sentence tokenized as a whole it belongs to the token before.
     """
     if whole and not example.spaced:
-        ids, offsets = frame.encode_with_offsets(["".join(example.words)])[0]
+        ids, offsets = builder.encode_with_offsets(["".join(example.words)])[0]
         lengths = np.array([len(word) for word in example.words])
         begins = np.cumsum(lengths) - lengths
-        places = np.maximum(np.searchsorted(offsets[:, 0], begins, side="right") - 1, 0)
-        ranks = np.arange(places.size) - np.searchsorted(places, places)
-        return Laid(ids if ids.size else np.array([UNK]), places, ranks)
-    words = [f" {word}" if example.spaced and number else word for number, word in enumerate(example.words)]
-    pieces = [ids if ids.size else np.array([UNK]) for ids in frame.encode(words)]
+        first_tokens = np.maximum(np.searchsorted(offsets[:, 0], begins, side="right") - 1, 0)
+        ranks = np.arange(first_tokens.size) - np.searchsorted(first_tokens, first_tokens)
+        return Alignment(ids if ids.size else np.array([UNK]), first_tokens, ranks)
+    words = [f" {word}" if example.spaced and index else word for index, word in enumerate(example.words)]
+    pieces = [ids if ids.size else np.array([UNK]) for ids in builder.encode(words)]
     sizes = np.array([piece.size for piece in pieces])
-    return Laid(np.concatenate(pieces), np.cumsum(sizes) - sizes, np.zeros_like(sizes))
+    return Alignment(np.concatenate(pieces), np.cumsum(sizes) - sizes, np.zeros_like(sizes))
 
 
-def words_inside(examples: Sequence[TagExample], frame: Frame) -> int:
-    """How many words of a token are to be told apart; 1 if words are to be read one by one.
+def find_words_per_token(examples: Sequence[TagExample], builder: SequenceBuilder) -> int:
+    """How many words of a token need classifiers of their own; 1 if words are to be tokenized one by one.
 
-    What is written without spaces can be cut into words that are smaller than the tokens that a network knows.
+    Words of unspaced text can be shorter than the tokens of a network.
     """
-    seen = [one for one in examples if one.words and not one.spaced][:_SEEN]
-    if not seen:
+    sample = [one for one in examples if one.words and not one.spaced][:_SAMPLE]
+    aligned = [align(one, builder, whole=True) for one in sample]
+    words, tokens = sum(one.first_tokens.size for one in aligned), sum(one.ids.size for one in aligned)
+    if words <= _MANY_WORDS * tokens:
         return 1
-    laid = [lay(one, frame, whole=True) for one in seen]
-    words, tokens = sum(one.places.size for one in laid), sum(one.ids.size for one in laid)
-    return min(_MOST_INSIDE, 1 + max(int(one.ranks.max()) for one in laid)) if words > _CROWDED * tokens else 1
+    return min(_MAX_WORDS_PER_TOKEN, 1 + max(int(one.ranks.max()) for one in aligned))
 
 
-def _windows(sizes: Numbers, room: int) -> list[tuple[int, int, tuple[int, int]]]:
-    """Windows over words of so many tokens: the first word, the one after the last, and those that are told of."""
+def word_windows(sizes: Ints, capacity: int) -> list[tuple[int, int, tuple[int, int]]]:
+    """Windows over words of given token counts: the first word, the end, and the bounds of the words to label."""
     ends = np.cumsum(sizes)
-    if sizes.size == 0 or ends[-1] <= room:
+    if sizes.size == 0 or ends[-1] <= capacity:
         return [(0, sizes.size, (0, sizes.size))] if sizes.size else []
     found: list[tuple[int, int]] = []
     first = 0
     while True:
-        begun = int(ends[first] - sizes[first])
-        end = max(first + 1, int(np.searchsorted(ends, begun + room, side="right")))
+        offset = int(ends[first] - sizes[first])
+        end = max(first + 1, int(np.searchsorted(ends, offset + capacity, side="right")))
         found.append((first, end))
         if end == sizes.size:
             break
-        middle = int(np.searchsorted(ends, begun + room // 2, side="right"))
+        middle = int(np.searchsorted(ends, offset + capacity // 2, side="right"))
         first = min(max(first + 1, middle), end)
-    turns = [0, *((a[1] + b[0]) // 2 for a, b in pairwise(found)), sizes.size]
-    return [(a, b, (turns[i], turns[i + 1])) for i, (a, b) in enumerate(found)]
+    borders = [0, *((a[1] + b[0]) // 2 for a, b in pairwise(found)), sizes.size]
+    return [(begin, end, bounds) for (begin, end), bounds in zip(found, pairwise(borders), strict=True)]
+
+
+class Crf(nn.Module):
+    """Transition scores between labels.
+
+    >>> crf = Crf(["O", "B-PER", "I-PER"], constrained=True)
+    >>> crf.decode(np.array([[0.0, 0.0, 5.0], [0.0, 0.0, 9.0]]))[0].tolist()
+    [1, 2]
+    """
+
+    barred: Tensor
+
+    def __init__(self, labels: Sequence[str], constrained: bool = False) -> None:
+        """constrained: forbid transitions that violate BIO or BIOES."""
+        super().__init__()
+        count = len(labels)
+        self.start = nn.Parameter(torch.zeros(count))
+        self.between = nn.Parameter(torch.zeros(count, count))
+        self.end = nn.Parameter(torch.zeros(count))
+        faults = torch.from_numpy(fault_table(labels, constraint_scheme(labels) if constrained else "plain"))
+        barred = torch.zeros(faults.shape).masked_fill(faults, FORBIDDEN)
+        self.register_buffer("barred", barred, persistent=False)  # it follows from the labels
+
+    def loss(self, emissions: Tensor, labels: Tensor, lengths: Tensor) -> Tensor:
+        """Summed negative log-likelihood; labels of padding are ignored."""
+        return (self.log_partition(emissions, lengths) - self.score(emissions, labels, lengths)).sum()
+
+    def score(self, emissions: Tensor, labels: Tensor, lengths: Tensor) -> Tensor:
+        """(batch): the score of the labels of each sequence."""
+        start, between, end = self._transitions()
+        padding = torch.arange(emissions.shape[1], device=lengths.device) >= lengths[:, None]
+        labels = labels.masked_fill(padding, 0)
+        emitted = emissions.gather(2, labels[:, :, None])[:, :, 0].masked_fill(padding, 0.0)
+        steps = between[labels[:, :-1], labels[:, 1:]].masked_fill(padding[:, 1:], 0.0)
+        last = labels.gather(1, (lengths - 1).clamp(min=0)[:, None])[:, 0]
+        whole = emitted.sum(1) + steps.sum(1) + start[labels[:, 0]] + end[last]
+        return whole.masked_fill(lengths == 0, 0.0)
+
+    def log_partition(self, emissions: Tensor, lengths: Tensor) -> Tensor:
+        """(batch): the logarithm of the partition function, by the forward algorithm."""
+        start, between, end = self._transitions()
+        forward = start + emissions[:, 0]
+        for position in range(1, emissions.shape[1]):
+            further = (forward[:, :, None] + between).logsumexp(1) + emissions[:, position]
+            forward = torch.where((position < lengths)[:, None], further, forward)
+        return (forward + end).logsumexp(1).masked_fill(lengths == 0, 0.0)
+
+    def decode(self, emissions: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """The best labels for the emissions of one sequence, (length, labels), and their marginal probabilities."""
+        from firth.tasks._crf_kernels import decode
+
+        start, between, end = (one.detach().double().numpy() for one in self._transitions())
+        return decode(emissions, np.block([[between, end[:, None]], [start[None], np.zeros((1, 1))]]))
+
+    def _transitions(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Start, transition and end scores with the constraints."""
+        barred = self.barred
+        return self.start + barred[-1, :-1], self.between + barred[:-1, :-1], self.end + barred[:-1, -1]
+
+
+def constraint_scheme(labels: Sequence[str]) -> Scheme:
+    """The scheme that constrains transitions: BIOES if a label begins with E or S, BIO, or plain for other labels.
+
+    >>> constraint_scheme(["B", "M", "E", "S"]), constraint_scheme(["O", "B-X"]), constraint_scheme(["DET", "I-X"])
+    ('BIOES', 'BIO', 'plain')
+    """
+    prefixes = {label.partition("-")[0] for label in labels}
+    if not prefixes <= set("BIMESO"):
+        return "plain"
+    return "BIOES" if prefixes & {"E", "S"} else "BIO"

@@ -1,10 +1,9 @@
-"""Task: reads examples as rows, scores them by its head, tells answers and measures them. Each is one file."""
+"""Task: builds sequences from examples and scores them with its head. TaskModel: a fine-tuned network with its task."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -14,95 +13,114 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from firth.metrics.measure import measure
 from firth.nets.batch import Batch, Loss
-from firth.nets.network import Network, States, Vocabulary
-from firth.nets.noise import Noise
-from firth.nets.scoring import ROOM
+from firth.nets.dropout import DropoutRng
+from firth.nets.model import NetModel, own_tensors
+from firth.nets.network import HiddenStates, Network, Vocabulary
+from firth.nets.restore import HEADS, load_tensors, restore_net
+from firth.nets.scoring import BATCH_TOKENS
 from firth.objectives.objective import Objective
 from firth.tasks.examples import Example
-from firth.tasks.frame import Frame
-from firth.tasks.head import Head
+from firth.tasks.head import TaskHead
+from firth.tasks.predictor import MetricInputs, Prediction, Predictor
 from firth.tasks.recipe import TaskRecipe
-from firth.tasks.rows import GROUPS, PLACES, Numbers, Row, pack
-from firth.tasks.solver import Answer
-from firth.tokens.language import FIRST_WORD
+from firth.tasks.sequences import GROUPS, POSITIONS, BuiltSequence, InputSequence, Ints, SequenceBuilder, pack
+from firth.text.layout import Layout
+from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
 
 Floats = npt.NDArray[np.float32]
 LABELS = "labels"
 
 
 class Task(Objective):
-    """What a network is fine-tuned for: an objective whose marks come with the examples."""
+    """A task to fine-tune a network for: an objective whose labels come with the examples."""
 
     name: ClassVar[str]
-    writes: ClassVar[bool] = False
-    """Whether it asks the network for tokens."""
-    pooled: ClassVar[bool] = False
-    """Whether one state stands for a whole row."""
+    uses_output_layer: ClassVar[bool] = False  # of the network
+    pooled: ClassVar[bool] = False  # whether one pooled state represents a whole sequence
 
     def __init__(self, recipe: TaskRecipe, vocabulary: Vocabulary) -> None:
         nn.Module.__init__(self)
         self.recipe: Any = recipe
-        self.head = Head(recipe, vocabulary, self.outputs, self.pooled)
-        self.weights = torch.ones(max(1, len(recipe.labels)))
-        """How much each label counts while learning."""
+        self.head = TaskHead(recipe, vocabulary, self.outputs, self.pooled)
+        self.weights = torch.ones(max(1, len(recipe.labels)))  # of the labels in the training loss
 
     @property
     def outputs(self) -> int:
-        """Scores of a place or row."""
+        """Number of scores for a position or sequence."""
         return len(self.recipe.labels)
 
     @abstractmethod
-    def rows(self, examples: Sequence[Example], frame: Frame) -> list[list[Row]]:
-        """The readings of each example, with what is known of the answer in their marks."""
+    def sequences(self, examples: Sequence[Example], builder: SequenceBuilder) -> list[list[InputSequence]]:
+        """The input sequences of each example, with the labels if they are known."""
 
-    def told(self, rows: int) -> int:
-        """How many sets of scores there are for an example with so many rows."""
-        return rows
+    def pooled_positions(self, built: BuiltSequence) -> Ints:
+        """The positions to pool: the first, the last, or all of the text."""
+        if self.recipe.head.pooling == "first":
+            return np.zeros(1, dtype=np.int64)
+        begin, end = built.begins[0], max(one + size for one, size in zip(built.begins, built.lengths, strict=True))
+        if self.recipe.head.pooling == "last" or begin >= end:
+            return np.array([built.ids.size - 1])
+        return np.arange(begin, end)
 
-    def solve(self, network: Network, examples: Sequence[Example], frame: Frame) -> list[Answer]:
-        """What is told of examples, those of nearly the same length being read together."""
-        readings = self.rows(examples, frame)
-        answers: list[Answer] = [{} for _ in examples]
-        for number in (number for number, rows in enumerate(readings) if not rows):
-            answers[number] = self.answer(examples[number], (), (), frame)
-        for group in together(readings):
-            batch = pack([row for number in group for row in readings[number]], FIRST_WORD)
-            with torch.inference_mode():
-                states = network(batch, self.places(batch))
-                scores = iter(self.split(self.scores(states, batch, None), batch))
-            for number in group:
-                rows = readings[number]
-                own = list(islice(scores, self.told(len(rows))))
-                answers[number] = self.answer(examples[number], rows, own, frame)
-        return answers
+    def outputs_per_example(self, sequences: int) -> int:
+        """Number of score vectors for an example with that many sequences."""
+        return sequences
+
+    def encode(
+        self, network: Network, built: Sequence[Sequence[InputSequence]]
+    ) -> Iterator[tuple[list[int], Batch, HiddenStates]]:
+        """Batches of examples of similar length: their indices, the batch and its hidden states."""
+        for bucket in length_buckets(built):
+            batch = pack([one for index in bucket for one in built[index]], FIRST_WORD)
+            yield bucket, batch, network(batch, self.positions(batch))
+
+    @torch.inference_mode()
+    def predict(self, network: Network, examples: Sequence[Example], builder: SequenceBuilder) -> list[Prediction]:
+        """Predictions for examples."""
+        built = self.sequences(examples, builder)
+        predictions = [{} if sequences else self.answer(examples[i], (), ()) for i, sequences in enumerate(built)]
+        for bucket, batch, states in self.encode(network, built):
+            scores = iter(self.split(self.scores(states, batch, None), batch))
+            for index in bucket:
+                own = list(islice(scores, self.outputs_per_example(len(built[index]))))
+                predictions[index] = self.answer(examples[index], built[index], own)
+        return predictions
 
     @abstractmethod
-    def answer(self, example: Example, rows: Sequence[Row], scores: Sequence[Floats], frame: Frame) -> Answer:
-        """What is told of an example, by the scores of its rows."""
+    def answer(self, example: Example, sequences: Sequence[InputSequence], scores: Sequence[Floats]) -> Prediction:
+        """The prediction for an example from the scores of its sequences."""
 
-    def calibrate(self, examples: Sequence[Example], answers: Sequence[Answer]) -> list[Answer]:
-        """Settles what held-out examples decide, in the recipe; the answers as they are then."""
+    def calibrate(self, examples: Sequence[Example], answers: Sequence[Prediction]) -> list[Prediction]:
+        """Fit decision thresholds of the recipe to held-out examples; returns the predictions with them."""
         return list(answers)
 
     @abstractmethod
-    def measure(
-        self, examples: Sequence[Example], answers: Sequence[Answer], seed: int = 0, samples: int = 1000
-    ) -> dict[str, Any]:
-        """How good the answers are, with intervals and a trivial baseline."""
+    def metric_inputs(self, examples: Sequence[Example], answers: Sequence[Prediction]) -> MetricInputs:
+        """The inputs of `measure`."""
 
-    def surprise(
-        self, network: Network, examples: Sequence[Example], frame: Frame, seed: int = 0, samples: int = 1000
+    def measure(
+        self, examples: Sequence[Example], answers: Sequence[Prediction], seed: int = 0, samples: int = 1000
     ) -> dict[str, Any]:
-        """How unlikely what is right seems to a task that writes, with intervals; nothing for others."""
+        """Metrics with confidence intervals, and those of a trivial baseline."""
+        return measure(*self.metric_inputs(examples, answers), seed=seed, samples=samples)
+
+    def nll_metrics(
+        self, network: Network, examples: Sequence[Example], builder: SequenceBuilder, **bootstrap: int
+    ) -> dict[str, Any]:
+        """Metrics of the likelihood of the references, with intervals; empty unless the task generates text.
+
+        bootstrap: `seed` and `samples` of the intervals.
+        """
         return {}
 
     def flops(self, batch: Batch) -> float:
-        """Floating-point operations of a forward pass of what it has beside the network, where that is much."""
-        return batch.ids.numel() * self.head.work(batch.shape[1])
+        """Floating-point operations of the head's forward pass, where they matter."""
+        return batch.ids.numel() * self.head.flops(batch.shape[1])
 
-    def take_over(self, heads: Mapping[str, Tensor]) -> None:
-        """Begins with the pooler that was learnt by judging pairs, if there was one (Devlin et al. 2019)."""
+    def init_from_pretraining(self, heads: Mapping[str, Tensor]) -> None:
+        """Copy the pooler of the NSP or SOP head, if there is one (Devlin et al. 2019)."""
         pooler = self.head.pooler
         for name in ("nsp", "sop"):
             weight, bias = heads.get(f"heads.{name}.pooler.weight"), heads.get(f"heads.{name}.pooler.bias")
@@ -111,99 +129,127 @@ class Task(Objective):
                     pooler.weight.copy_(weight)
                     pooler.bias.copy_(bias)
 
-    def places(self, batch: Batch) -> Tensor | None:
-        """The places that are asked about, in order; None if the head needs all."""
-        return None if self.head.whole else batch.marks[PLACES].sort().values
+    def positions(self, batch: Batch) -> Tensor | None:
+        """The sorted positions to predict at; None if the head needs all."""
+        return None if self.head.needs_all_positions else batch.labels[POSITIONS].sort().values
 
     def count(self, batch: Batch) -> int:
-        """Predictions in a batch."""
-        return len(batch.marks[LABELS]) if LABELS in batch.marks else 0
+        """Number of predictions in a batch."""
+        return len(batch.labels[LABELS]) if LABELS in batch.labels else 0
 
-    def scores(self, states: States, batch: Batch, noise: Noise | None) -> Tensor:
-        """(rows that were packed or places, outputs): a score for each possible answer."""
-        places = batch.marks[PLACES]
-        found = self.head.states(states, batch, places, noise)
+    def scores(self, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Tensor:
+        """(sequences or positions, outputs): logits."""
+        found = self.head.states(states, batch, batch.labels[POSITIONS], rng)
         if self.pooled:
-            groups = batch.marks[GROUPS]
-            return self.head.pool(found, groups, int(groups.max()) + 1, noise)
-        return self.head.score(found, noise)
+            groups = batch.labels[GROUPS]
+            return self.head.pool(found, groups, int(groups.max()) + 1, rng)
+        return self.head.score(found, rng)
 
-    def loss(self, network: Network, states: States, batch: Batch, noise: Noise | None) -> Loss:
-        """The sum of the losses of all predictions."""
-        return Loss(self.total(self.scores(states, batch, noise), batch, noise), self.count(batch))
+    def loss(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Loss:
+        """The summed loss of all predictions."""
+        return Loss(self.total(self.scores(states, batch, rng), batch, rng), self.count(batch))
 
-    def total(self, scores: Tensor, batch: Batch, noise: Noise | None) -> Tensor:
-        """-log softmax(scores)[label], summed; labels are smoothed while learning."""
-        smoothing = self.recipe.head.smoothing if noise is not None else 0.0
-        weights = self.weights if noise is not None and self.recipe.head.balanced else None
-        return cross_entropy(scores, batch.marks[LABELS], weight=weights, reduction="sum", label_smoothing=smoothing)
+    def total(self, scores: Tensor, batch: Batch, rng: DropoutRng | None) -> Tensor:
+        """Summed cross-entropy; label smoothing and label weights apply in training only."""
+        smoothing = self.recipe.head.label_smoothing if rng is not None else 0.0
+        weights = self.weights if rng is not None and self.recipe.head.balanced else None
+        return cross_entropy(scores, batch.labels[LABELS], weight=weights, reduction="sum", label_smoothing=smoothing)
 
     def split(self, scores: Tensor, batch: Batch) -> list[Floats]:
-        """The scores of each row that was packed, in the order in which they were given."""
+        """The scores of each packed sequence, in the given order."""
         if self.pooled:
             return list(scores.numpy())
-        sizes = torch.bincount(batch.marks[GROUPS])
+        sizes = torch.bincount(batch.labels[GROUPS])
         return [one.numpy() for one in torch.split(scores, sizes.tolist())]
 
 
-def together(readings: Sequence[Sequence[Row]]) -> Iterator[list[int]]:
-    """Groups of examples of nearly the same length that fill the room, longest first."""
-    lengths = np.array([max(row.ids.size for row in rows) if rows else 0 for rows in readings])
-    group: list[int] = []
+def length_buckets(built: Sequence[Sequence[InputSequence]]) -> Iterator[list[int]]:
+    """Indices of examples of similar length, longest first, in batches of limited size."""
+    lengths = np.array([max(one.ids.size for one in sequences) if sequences else 0 for sequences in built])
+    bucket: list[int] = []
     filled = 0
-    for number in np.argsort(-lengths, kind="stable").tolist():
-        size = int(lengths[number]) * len(readings[number])
+    for index in np.argsort(-lengths, kind="stable").tolist():
+        size = int(lengths[index]) * len(built[index])
         if not size:
             continue
-        if group and filled + size > ROOM:
-            yield group
-            group, filled = [], 0
-        group.append(number)
+        if bucket and filled + size > BATCH_TOKENS:
+            yield bucket
+            bucket, filled = [], 0
+        bucket.append(index)
         filled += size
-    if group:
-        yield group
+    if bucket:
+        yield bucket
 
 
-def numbers_of(labels: Sequence[str]) -> dict[str, int]:
-    """The number of each label."""
-    return {label: number for number, label in enumerate(labels)}
-
-
-def pooled_places(length: int, own: tuple[int, int], pooling: str) -> Numbers:
-    """The places of a row whose states stand for it: the first, the last, or all of its own tokens."""
-    if pooling == "first":
-        return np.zeros(1, dtype=np.int64)
-    if pooling == "last" or own[0] >= own[1]:
-        return np.array([length - 1])
-    return np.arange(*own)
+def label_indices(labels: Sequence[str]) -> dict[str, int]:
+    """The index of each label."""
+    return {label: index for index, label in enumerate(labels)}
 
 
 def softmax(scores: Floats) -> Floats:
     """Probabilities along the last axis."""
-    risen = np.exp(scores.astype(np.float64) - scores.max(-1, keepdims=True))
-    return np.asarray(risen / risen.sum(-1, keepdims=True), dtype=np.float32)
-
-
-_HOMES = {
-    "classify": ("classify", "Classify"),
-    "pair": ("pair", "Pair"),
-    "tag": ("tag", "Tag"),
-    "span": ("span", "Span"),
-    "choice": ("choice", "Choice"),
-    "generate": ("generate", "Generate"),
-    "generate with a decoder": ("decode", "Decode"),
-}
+    exponentials = np.exp(scores.astype(np.float64) - scores.max(-1, keepdims=True))
+    return np.asarray(exponentials / exponentials.sum(-1, keepdims=True), dtype=np.float32)
 
 
 def make_task(recipe: TaskRecipe, vocabulary: Vocabulary) -> Task:
-    """The task that a recipe names, with new layers."""
-    module, name = _HOMES[recipe.task if recipe.decoder is None else f"{recipe.task} with a decoder"]
-    made = getattr(import_module(f"firth.tasks.{module}"), name)(recipe, vocabulary)
-    assert isinstance(made, Task)
-    return made
+    """The task of a recipe, with newly initialised layers."""
+    from firth.tasks.classify import ChoiceTask, ClassifyTask, PairTask
+    from firth.tasks.generate import EncoderDecoderTask, GenerateTask
+    from firth.tasks.span import SpanTask
+    from firth.tasks.tag import TagTask
+
+    tasks: tuple[type[Task], ...] = (ClassifyTask, PairTask, TagTask, SpanTask, ChoiceTask, GenerateTask)
+    made = {task.name: task for task in tasks}[recipe.task] if recipe.decoder is None else EncoderDecoderTask
+    return made(recipe, vocabulary)
 
 
 def class_weights(counts: Mapping[str, int], labels: Sequence[str]) -> Tensor:
-    """n / (k n_label): rare labels weigh more, and the mean over examples is 1."""
+    """n / (k n_label): inverse frequencies with a mean of 1 over the examples."""
     total = sum(counts.values())
     return torch.tensor([total / (len(labels) * max(1, counts.get(label, 0))) for label in labels])
+
+
+class TaskModel(Predictor):
+    """A network and the head of a task."""
+
+    def __init__(self, recipe: TaskRecipe, base: NetModel, task: Task) -> None:
+        self.recipe, self.base = recipe, base
+        self.head = task.eval()
+        self.task = recipe.task
+        self.labels = recipe.labels
+        self.columns = recipe.columns
+        self.tokenizer = base.tokenizer
+        self.builder = SequenceBuilder(recipe.network, base.tokenizer)
+
+    @property
+    def truncated(self) -> int:  # type: ignore[override]
+        return self.builder.truncated
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays of the network, and those of the head under the name of the task."""
+        own = {f"{HEADS}{self.task}.{name}": tensor for name, tensor in own_tensors(self.head).items()}
+        return self.base.arrays() | {name: tensor.detach().numpy() for name, tensor in own.items()}
+
+    def predict_chunk(self, examples: Sequence[Example]) -> list[Prediction]:
+        return self.head.predict(self.base.network, examples, self.builder)
+
+    def metric_inputs(self, examples: Sequence[Example], answers: Sequence[Prediction]) -> MetricInputs:
+        return self.head.metric_inputs(examples, answers)
+
+    def measure(
+        self, examples: Sequence[Example], answers: Sequence[Prediction], seed: int = 0, samples: int = 1000
+    ) -> dict[str, Any]:
+        """Metrics of predictions with intervals."""
+        found = self.head.measure(examples, answers, seed=seed, samples=samples)
+        return found | self.head.nll_metrics(self.base.network, examples, self.builder, seed=seed, samples=samples)
+
+
+def restore(recipe: TaskRecipe, arrays: Mapping[str, npt.NDArray[Any]], tokenizer: Tokenizer, layout: Layout) -> Any:
+    """The model of the arrays of an artifact, whose names, types and shapes are checked."""
+    prefix = f"{HEADS}{recipe.task}."
+    own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    base = restore_net(recipe.network, {n: a for n, a in arrays.items() if not n.startswith(prefix)}, tokenizer, layout)
+    task = make_task(recipe, base.network.vocabulary)
+    load_tensors(task, own)
+    return TaskModel(recipe, base, task)

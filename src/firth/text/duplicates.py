@@ -1,16 +1,15 @@
-"""Texts that repeat an earlier one, exactly (by fingerprint) or nearly (by MinHash), in one pass.
+"""Exact duplicates (by fingerprint) and near duplicates (by MinHash) of earlier texts, in one pass.
 
-Nearly means that the sets of *shingles* of two texts, runs of 5 words or of 8 Chinese characters, have a
-Jaccard similarity of at least 0.8. A signature tells, for each of 128 random orders, which shingle comes
-first: two texts agree in a place with a probability equal to their similarity (Broder, 1997). Texts that
-agree in one of 16 bands of 8 places are compared in full, so with 16 others at most, however many are held.
+Near duplicates have a Jaccard similarity of at least 0.8 between their sets of *shingles*, runs of 5 words or of 8
+Chinese characters. A signature has the minimal shingle under each of 128 random hash functions: two texts agree in each
+with a probability equal to their similarity (Broder, 1997). Signatures that agree in one of 16 bands of 8 values are
+compared in full, so with at most 16 others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +18,18 @@ from firth.text import _kernels
 
 Keys = NDArray[np.uint64]
 
-PLACES = 128
+NUM_HASHES = 128
 BANDS = 16
-_SLICE = 1 << 20  # characters hashed at once: only the windows across the cuts of a longer text are lost
-_CHANCE = 1 / 256  # a place keeps one byte, so this is how often unequal ones agree
+_SLICE = 1 << 20  # characters hashed at once; windows across slices are lost
+_RANDOM_AGREEMENT = 1 / 256  # unequal minima agree this often, as one byte of each is kept
 
 _random = np.random.default_rng(1957)
-_FACTORS = _random.integers(0, 1 << 31, PLACES, dtype=np.uint32) * np.uint32(2) + np.uint32(1)
-_OFFSETS = _random.integers(0, 1 << 32, PLACES, dtype=np.uint32)
+_FACTORS = _random.integers(0, 1 << 31, NUM_HASHES, dtype=np.uint32) * np.uint32(2) + np.uint32(1)
+_OFFSETS = _random.integers(0, 1 << 32, NUM_HASHES, dtype=np.uint32)
 
 
 def fingerprint(text: str) -> int:
-    """A 64-bit digest of `text` that does not see how it is spaced.
+    """A 64-bit digest of `text` that ignores differences of white space.
 
     >>> fingerprint("to be  or\\nnot to be ") == fingerprint("to be or not to be")
     True
@@ -40,12 +39,11 @@ def fingerprint(text: str) -> int:
 
 
 def fingerprints(texts: Iterable[str]) -> Keys:
-    """The fingerprint of each text."""
     return np.fromiter(map(fingerprint, texts), np.uint64)
 
 
 def word_hashes(text: str) -> Keys:
-    """A hash for each word of a text whose words are spaced.
+    """A hash for each space-separated word.
 
     >>> first, second, third = word_hashes("the cat the")
     >>> bool(first == third), bool(first == second)
@@ -55,9 +53,7 @@ def word_hashes(text: str) -> Keys:
 
 
 def ngram_hashes(text: str) -> Keys:
-    """A hash for each run of 8 words, or of 16 Chinese characters, within one line of `text`.
-
-    In mixed text a word counts as much as two characters.
+    """A hash for each run of 8 words, or of 16 Chinese characters (a word counts as two), within one line of `text`.
 
     >>> len(ngram_hashes("one two three four five six seven eight nine\\nten"))
     2
@@ -65,72 +61,39 @@ def ngram_hashes(text: str) -> Keys:
     return _windows(text, word_weight=2, character_weight=1, weight=16, across=False)
 
 
-def sign(text: str) -> Keys:
-    """The MinHash signature of `text`: 128 places of one byte each, as 16 bands of 64 bits."""
-    signer = Signer()
-    signer.update(text)
-    return signer.signature()
+def minhash(text: str) -> Keys:
+    """The MinHash signature of `text`: 128 values of one byte each, as 16 bands of 64 bits."""
+    hasher = DocumentHasher()
+    hasher.update([text], np.empty(0, np.uint64))
+    return hasher.signature()
 
 
-class Signer:
-    """Signs a text that comes in pieces; shingles do not cross from one piece to the next."""
+class DocumentHasher:
+    """Computes the exact key and the MinHash signature of a document given in pieces; shingles do not cross pieces."""
 
     def __init__(self) -> None:
-        self._minima = np.full(PLACES, 0xFFFFFFFF, np.uint32)
+        self.sentences = 0
+        self._digest = blake2b(digest_size=8)
+        self._minima = np.full(NUM_HASHES, 0xFFFFFFFF, np.uint32)
 
-    def update(self, text: str) -> None:
-        """Takes in the next piece."""
-        shingles = _windows(text, word_weight=8, character_weight=5, weight=40, across=True)
+    def update(self, sentences: Sequence[str], keys: Keys) -> None:
+        """Add the next sentences with their fingerprints."""
+        self.sentences += len(sentences)
+        self._digest.update(keys.tobytes())
+        shingles = _windows("\n".join(sentences), word_weight=8, character_weight=5, weight=40, across=True)
         _kernels.lower_minima(self._minima, shingles, _FACTORS, _OFFSETS)
 
+    def key(self) -> Keys:
+        """A digest of the sentences' fingerprints: (1,)."""
+        return np.frombuffer(self._digest.digest(), np.uint64)
+
     def signature(self) -> Keys:
-        """The signature of all pieces so far."""
-        # The least of many values is small: multiplying brings all of it into the byte that is kept.
+        # Minima of many values are small: multiplying spreads them over the byte that is kept.
         return ((self._minima * np.uint32(0x9E3779B1)) >> np.uint32(24)).astype(np.uint8).view(np.uint64)
 
 
-class DocumentMarks(NamedTuple):
-    """By what a document is recognised, exactly and nearly, and the number of its sentences."""
-
-    key: Keys  # one
-    signature: Keys
-    sentences: int
-
-
-class DocumentSigner:
-    """Marks a document that comes in pieces. Its key follows from those of its sentences."""
-
-    def __init__(self) -> None:
-        self._digest = blake2b(digest_size=8)
-        self._signer = Signer()
-        self._sentences = 0
-
-    def update(self, sentences: Sequence[str], keys: Keys) -> None:
-        """Takes in the next sentences, with their fingerprints."""
-        self._digest.update(keys.tobytes())
-        self._signer.update("\n".join(sentences))
-        self._sentences += len(sentences)
-
-    def marks(self) -> DocumentMarks:
-        """The marks of all sentences so far."""
-        key = np.frombuffer(self._digest.digest(), np.uint64)
-        return DocumentMarks(key, self._signer.signature(), self._sentences)
-
-
-def estimate_jaccard(a: Keys, b: Keys) -> float:
-    """The Jaccard similarity of two texts by their signatures, with a standard error of 0.044 or less.
-
-    >>> estimate_jaccard(sign("a b c d e f"), sign("a b c d e f"))
-    1.0
-    """
-    agreement = int(_kernels.count_equal_bytes(a, b)) / PLACES
-    return max(0.0, (agreement - _CHANCE) / (1 - _CHANCE))
-
-
 class HashSet64:
-    """A set of 64-bit keys that takes 12 to 24 bytes for each (36 for a moment while it grows).
-
-    It holds `limit` keys at most: later ones are still looked up, but no longer held, and `full` says so.
+    """A set of at most `limit` 64-bit keys, 12 to 24 bytes per key (36 while it grows); further keys are not added.
 
     >>> seen = HashSet64()
     >>> seen.add_many(fingerprints(["a", "b", "a"])).tolist()
@@ -149,36 +112,31 @@ class HashSet64:
 
     @property
     def full(self) -> bool:
-        """Whether the limit was reached, so that keys may have been left out."""
         return self._count >= self._limit
 
     def add_many(self, keys: Keys) -> NDArray[np.bool_]:
-        """Which of the keys were not yet in the set, which now holds them."""
-        self._grow(min(self._limit, self._count + len(keys)))
-        fresh: NDArray[np.bool_]
-        fresh, room = _kernels.insert_keys(self._slots, keys, self._limit - self._count)
-        self._count = self._limit - room
-        return fresh
-
-    def contains_many(self, keys: Keys) -> NDArray[np.bool_]:
-        """Which of the keys are in the set."""
-        found: NDArray[np.bool_] = _kernels.find_keys(self._slots, keys)
-        return found
-
-    def _grow(self, count: int) -> None:
-        size = _table_size(len(self._slots) - 1, count)
+        """Add keys; returns which of them were new."""
+        size = _table_size(len(self._slots) - 1, min(self._limit, self._count + len(keys)))
         if size > len(self._slots) - 1:
             slots = np.zeros(size + 1, np.uint64)
             _kernels.move_keys(self._slots, slots)
             self._slots = slots
+        is_new: NDArray[np.bool_]
+        is_new, capacity = _kernels.insert_keys(self._slots, keys, self._limit - self._count)
+        self._count = self._limit - capacity
+        return is_new
+
+    def contains_many(self, keys: Keys) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = _kernels.find_keys(self._slots, keys)
+        return found
 
 
-class SoughtKeys:
-    """Keys that are looked for in a stream of others; they may repeat, and take some 40 bytes each at most.
+class KeyMatcher:
+    """Keys, possibly repeated, to search for in a stream of others; at most about 40 bytes per key.
 
-    >>> sought = SoughtKeys(fingerprints(["a", "b", "b"]))
-    >>> sought.look_in(fingerprints(["x", "b", "y"]))
-    >>> sought.found().tolist()
+    >>> matcher = KeyMatcher(fingerprints(["a", "b", "b"]))
+    >>> matcher.search(fingerprints(["x", "b", "y"]))
+    >>> matcher.found().tolist()
     [False, True, True]
     """
 
@@ -188,22 +146,17 @@ class SoughtKeys:
         self._wanted.add_many(keys)
         self._found = HashSet64(limit=max(1, len(keys)))
 
-    def look_in(self, keys: Keys) -> None:
-        """Takes note of those among `keys` that are sought."""
+    def search(self, keys: Keys) -> None:
         self._found.add_many(keys[self._wanted.contains_many(keys)])
 
     def found(self) -> NDArray[np.bool_]:
-        """Which of the sought keys have come so far."""
         return self._found.contains_many(self._keys)
 
 
-class NearDuplicates:
-    """Finds, for each text added, an earlier one that it nearly repeats.
+class NearDuplicateIndex:
+    """Finds an earlier near duplicate of each text among the first `capacity` texts, of 224 to 320 bytes each.
 
-    A text takes 224 to 320 bytes whatever its length. `capacity` of them are held at most, 260 MB by default:
-    later ones are still compared with those, but no longer held, and `full` says so.
-
-    >>> seen = NearDuplicates()
+    >>> seen = NearDuplicateIndex()
     >>> seen.add("the cat sat on the mat and looked at the dog that looked at the cat all day long")
     >>> seen.add("the cat sat on the mat and looked at the dog that looked at the cat all day")
     0
@@ -211,49 +164,44 @@ class NearDuplicates:
     """
 
     def __init__(self, threshold: float = 0.8, capacity: int = 1_000_000) -> None:
-        self._least = int(np.ceil((threshold * (1 - _CHANCE) + _CHANCE) * PLACES))
+        self._min_agreement = int(np.ceil((threshold * (1 - _RANDOM_AGREEMENT) + _RANDOM_AGREEMENT) * NUM_HASHES))
         self._capacity = capacity
         self._count = 0
-        # Never written, so never given memory by the system, before they are needed.
+        # The system allocates pages only when they are written.
         self._signatures = np.empty((capacity, BANDS), np.uint64)
-        self._bands = np.zeros((BANDS, 1024), np.int32)  # 1 + number of the text, 0 where free
+        self._bands = np.zeros((BANDS, 1024), np.int32)  # 1 + index of the text, 0 if free
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def full(self) -> bool:
-        """Whether the capacity was reached, so that texts may have been left out."""
         return self._count >= self._capacity
 
     def add(self, text: str) -> int | None:
-        """The number of the earlier text (0 for the first added) that `text` nearly repeats, or None."""
-        return self.add_signature(sign(text))
+        return self.add_signature(minhash(text))
 
     def add_signature(self, signature: Keys) -> int | None:
-        """As `add`, for a text that was signed already."""
         found = self.find(signature)
-        if not self.full:
-            self._hold(signature)
+        if self.full:
+            return found
+        first = self._count
+        self._signatures[first] = signature
+        self._count += 1
+        size = _table_size(self._bands.shape[1], self._count)
+        if size > self._bands.shape[1]:
+            self._bands, first = np.zeros((BANDS, size), np.int32), 0
+        _kernels.store_signatures(self._bands, self._signatures, first, self._count)
         return found
 
     def find(self, signature: Keys) -> int | None:
-        """The number of the held text that nearly equals the one with this signature, or None."""
-        found = int(_kernels.find_signature(self._bands, self._signatures, signature, self._least))
+        """The index of a stored near duplicate of the text with this signature, or None."""
+        found = int(_kernels.find_signature(self._bands, self._signatures, signature, self._min_agreement))
         return None if found < 0 else found
-
-    def _hold(self, signature: Keys) -> None:
-        self._signatures[self._count] = signature
-        self._count += 1
-        size = _table_size(self._bands.shape[1], self._count)
-        first = self._count - 1
-        if size > self._bands.shape[1]:
-            self._bands, first = np.zeros((BANDS, size), np.int32), 0
-        _kernels.hold_signatures(self._bands, self._signatures, first, self._count)
 
 
 def _table_size(size: int, count: int) -> int:
-    """`size` doubled until `count` entries fill no more than two thirds of it."""
+    """`size` doubled until `count` entries fill at most two thirds of it."""
     while count * 3 > size * 2:
         size *= 2
     return size

@@ -1,9 +1,8 @@
 """Probabilistic grammars whose entropy, expected lengths and string probabilities are computed exactly.
 
-The sums over all derivations are linear: what a symbol yields on average is what its own choice of an
-alternative yields, plus what the symbols of that alternative yield, x = own + M x, where M[a, b] is the expected
-number of `b` in one expansion of `a`. With own = the entropy of the choice, x is the entropy of the derivations
-(Grenander, 1967).
+Expectations over derivations are linear: x = own + M x, where `own` is the expected value of a symbol's own choice of
+an alternative and M[a, b] the expected number of `b` in one expansion of `a`. With own = the entropy of the choice, x
+is the entropy of the derivations (Grenander, 1967).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _Evidence = dict[tuple[float, ...], float]
 
 
 def surface(terminal: str) -> str:
-    """What a terminal looks like in the text: all before the "|" that sets off its sense.
+    """The text of a terminal: the part before the "|" that separates its sense.
 
     >>> surface(" bank|firms")
     ' bank'
@@ -36,7 +35,7 @@ def surface(terminal: str) -> str:
 
 
 def choose(*weighted: Alternative) -> tuple[Alternative, ...]:
-    """Alternatives with probabilities in proportion to the given weights.
+    """Alternatives with probabilities proportional to the given weights.
 
     >>> choose((3, ("a",)), (1, ("b", "c")))
     ((0.75, ('a',)), (0.25, ('b', 'c')))
@@ -49,9 +48,8 @@ def choose(*weighted: Alternative) -> tuple[Alternative, ...]:
 class Grammar:
     """Rules, symbol -> alternatives, each a probability and a sequence of symbols.
 
-    What has no rule is a terminal. A sentence is the surfaces of its terminals, joined without any space (spaces
-    belong to the terminals). No alternative may be empty and no symbol may begin with itself; recursion elsewhere
-    is welcome.
+    Symbols without a rule are terminals. A sentence is the concatenation of its terminals (which include spaces). No
+    alternative may be empty and no symbol may be left-recursive; other recursion is allowed.
 
     >>> coin = Grammar({"S": ((0.5, ("heads.",)), (0.5, ("tails; ", "S")))})
     >>> coin.entropy_bits, coin.log_probability("tails; heads.") == math.log(0.25)
@@ -78,13 +76,12 @@ class Grammar:
 
     @property
     def terminals(self) -> tuple[str, ...]:
-        """All terminals, sorted, with the senses they carry."""
         symbols = {s for rule in self.rules.values() for _, sequence in rule for s in sequence}
         return tuple(sorted(symbols - self.rules.keys()))
 
     @property
     def entropy_bits(self) -> float:
-        """The entropy of a derivation in bits; of a sentence too if no two derivations give the same one."""
+        """The entropy of a derivation in bits, which is that of a sentence if the grammar is unambiguous."""
         return self._expectation(lambda rule: -math.fsum(p * math.log2(p) for p, _ in rule))
 
     def expected(self, measure: Callable[[str], float]) -> float:
@@ -102,16 +99,15 @@ class Grammar:
         return self._expectation(own)
 
     def sample(self, rng: random.Random) -> list[str]:
-        """The terminals of one sentence, with their senses."""
         terminals = []
         stack = [self.start]
         while stack:
             symbol = stack.pop()
             if symbol in self.rules:
                 bounds = self._bounds[symbol]
-                # `random()` is the one method whose values Python promises never to change.
-                place = min(bisect(bounds, rng.random()), len(bounds) - 1)
-                stack.extend(reversed(self.rules[symbol][place][1]))
+                # `random()` is the only method with values guaranteed never to change.
+                index = min(bisect(bounds, rng.random()), len(bounds) - 1)
+                stack.extend(reversed(self.rules[symbol][index][1]))
             else:
                 terminals.append(symbol)
         return terminals
@@ -119,7 +115,7 @@ class Grammar:
     def log_probability(self, text: str) -> float:
         """The log-probability of `text` in nats, summed over its derivations; -inf if it has none."""
         found = -math.inf
-        # By position: the symbols still to come, and the log-probability of having come so far.
+        # By position: remaining symbols -> log-probability of the prefix.
         ahead: dict[int, dict[tuple[str, ...], float]] = {0: {(self.start,): 0.0}}
         while ahead:
             position = min(ahead)
@@ -139,7 +135,7 @@ class Grammar:
         return found
 
     def is_unambiguous(self, k: int = 2) -> bool:
-        """Whether the next `k` terminals always tell which alternative was taken: then derivations all differ.
+        """Whether the next `k` terminals always determine the alternative: then all derivations differ.
 
         >>> Grammar({"S": choose((1, ("a", "b")), (1, ("a", "c")))}).is_unambiguous(1)
         False
@@ -152,12 +148,11 @@ class Grammar:
         return True
 
     def _first(self, symbols: tuple[str, ...], k: int) -> Iterator[tuple[str, ...]]:
-        """The first `k` surfaces of what `symbols` may yield, or all of them if they are fewer."""
+        """The first `k` terminals (as text) of all expansions of `symbols`, or all of them if they are fewer."""
         if not symbols or k == 0:
             yield ()
             return
-        heads = self._heads(symbols[0], k)
-        for head in heads:
+        for head in self._heads(symbols[0], k):
             for tail in self._first(symbols[1:], k - len(head)):
                 yield head + tail
 
@@ -172,20 +167,19 @@ class Grammar:
 
     @cached_property
     def _openings(self) -> dict[str, tuple[str, ...]]:
-        """For every symbol, what a text made from it may begin with."""
         symbols = {*self.rules, *self.terminals}
         return {symbol: tuple(sorted(head for (head,) in self._heads(symbol, 1))) for symbol in symbols}
 
     @cached_property
     def _expansion(self) -> np.ndarray:
-        """M[a, b]: how often symbol b is expected in one expansion of symbol a."""
-        place = {symbol: i for i, symbol in enumerate(self.rules)}
-        matrix = np.zeros((len(place), len(place)))
+        """M[a, b]: the expected number of symbol b in one expansion of symbol a."""
+        index = {symbol: i for i, symbol in enumerate(self.rules)}
+        matrix = np.zeros((len(index), len(index)))
         for symbol, rule in self.rules.items():
             for p, symbols in rule:
                 for child in symbols:
-                    if child in place:
-                        matrix[place[symbol], place[child]] += p
+                    if child in index:
+                        matrix[index[symbol], index[child]] += p
         return matrix
 
     def _expectation(self, own: Callable[[tuple[Alternative, ...]], float]) -> float:
@@ -208,10 +202,9 @@ def _prefixes(sequences: set[tuple[str, ...]]) -> set[tuple[str, ...]]:
 
 
 def posterior_bits(of_topics: Sequence[Grammar]) -> float:
-    """H(T|X): what is still unknown, in bits, of which of some equally likely grammars made a sentence.
+    """H(T|X): the conditional entropy in bits of the grammar, uniformly chosen, given a sentence.
 
-    The grammars have the same rules with other probabilities, and only symbols with the same probabilities in all
-    of them may recur.
+    The grammars differ only in probabilities, and only symbols with the same probabilities in all of them may recur.
 
     >>> fair, loaded = (Grammar({"S": choose((w, ("heads",)), (1, ("tails",)))}) for w in (1, 3))
     >>> round(posterior_bits([fair, loaded]), 4)
@@ -225,11 +218,7 @@ def posterior_bits(of_topics: Sequence[Grammar]) -> float:
 
 
 def _topic_evidence(of_topics: Sequence[Grammar]) -> _Evidence:
-    """Sums of probability by the likelihood of each topic: all that sentences tell of their topic.
-
-    Derivations whose probabilities under the topics are in the same proportion are kept together, under those
-    proportions (the largest is 1).
-    """
+    """Probability mass by the likelihoods of the topics over the largest, a sufficient statistic for the topic."""
     rules = [grammar.rules for grammar in of_topics]
     nothing: _Evidence = {(1.0,) * len(rules): 1.0}
     topical = _topical_symbols(of_topics)
@@ -240,7 +229,7 @@ def _topic_evidence(of_topics: Sequence[Grammar]) -> _Evidence:
             return nothing
         total: _Evidence = defaultdict(float)
         for alternatives in zip(*(rule[symbol] for rule in rules), strict=True):
-            part = _proportions(tuple(p for p, _ in alternatives), 1.0)
+            part = _combine({tuple(p for p, _ in alternatives): 1.0}, nothing)
             for child in alternatives[0][1]:
                 part = _combine(part, evidence(child))
             for key, mass in part.items():
@@ -251,7 +240,6 @@ def _topic_evidence(of_topics: Sequence[Grammar]) -> _Evidence:
 
 
 def _topical_symbols(of_topics: Sequence[Grammar]) -> set[str]:
-    """The symbols that tell something of the topic, themselves or by what they expand to."""
     rules = of_topics[0].rules
     topical = {s for s in rules if any(grammar.rules[s] != rules[s] for grammar in of_topics)}
     grown = -1
@@ -261,16 +249,12 @@ def _topical_symbols(of_topics: Sequence[Grammar]) -> set[str]:
     return topical
 
 
-def _proportions(likelihoods: tuple[float, ...], mass: float) -> _Evidence:
-    largest = max(likelihoods)
-    # Twelve digits bring together what differs by rounding alone.
-    return {tuple(float(f"{p / largest:.12g}") for p in likelihoods): mass * largest}
-
-
 def _combine(one: _Evidence, other: _Evidence) -> _Evidence:
     total: _Evidence = defaultdict(float)
     for a, mass_a in one.items():
         for b, mass_b in other.items():
-            for key, mass in _proportions(tuple(x * y for x, y in zip(a, b, strict=True)), mass_a * mass_b).items():
-                total[key] += mass
+            likelihoods = [x * y for x, y in zip(a, b, strict=True)]
+            largest = max(likelihoods)
+            # Twelve digits merge keys that differ by rounding only.
+            total[tuple(float(f"{p / largest:.12g}") for p in likelihoods)] += mass_a * mass_b * largest
     return total

@@ -1,12 +1,9 @@
-"""Texts sampled from the grammars written here, and the exact score of a perfect model of them.
+"""The built-in corpora, none of them stored in the package; and oracles, whose perfect model's score is known exactly.
 
-A document draws its topic, all alike likely; its sentences are then independent draws from that topic's
-grammar. So there are two floors, and both are exact:
-
-    entropy_given_topic_bits   of a sentence whose topic is known: what a perfect model of long documents nears
-    entropy_per_sentence_bits  of a sentence by itself: what a perfect model of single sentences scores
-
-The entropy of a document of n sentences lies between n times the first and that plus log2(number of topics).
+The topic of an oracle's document is uniformly distributed; its sentences are independent samples of that topic's
+grammar. The entropy of a document of n sentences lies between n times `entropy_given_topic_bits`, the limit of a
+perfect model on long documents, and that plus log2(number of topics). A single sentence has
+`entropy_per_sentence_bits`.
 """
 
 from __future__ import annotations
@@ -22,17 +19,20 @@ from typing import TypeVar
 
 from firth.errors import CorpusError, near_miss
 from firth.text import oracle_grammars as grammars
-from firth.text.document import RawDocument
 from firth.text.grammar import Alternative, Grammar, choose, posterior_bits, surface
+from firth.text.layout import RawDocument
+from firth.text.pydoc import pydoc_documents
 
 _Choice = TypeVar("_Choice")
 
+PREFIX = "builtin:"
+_ORACLES = {"oracle": "english"} | {f"oracle-{name}": name for name in ("chinese", "markov1", "markov2")}
 MARKOV_WORDS = ("ba", "di", "ko", "lu", "me", "ni", "po", "ta")
 
 
 @dataclass(frozen=True, slots=True)
 class OracleSentence:
-    """A sampled sentence with what is known of it: its words, end mark included, and the sense of each."""
+    """A sampled sentence with its words, final punctuation included, and the sense of each."""
 
     text: str
     words: tuple[str, ...]
@@ -44,9 +44,6 @@ class OracleSentence:
 class OracleSource:
     """Grammars of equally likely topics, all with the same rules, which must be unambiguous.
 
-    `classes` names the words of each class; `swaps` gives for a word the forms that break the agreement it takes
-    part in, and `bridges` the words that stand between the two ends of an agreement.
-
     >>> source = oracle_source("markov1")
     >>> next(source.sample(0, 1, 1)).text
     'ko ba ba ta ta ta ta ta ba ta ta di ta ba.'
@@ -56,18 +53,17 @@ class OracleSource:
 
     name: str
     grammars: Mapping[str, Grammar]
-    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    swaps: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    bridges: frozenset[str] = frozenset()
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the words of each class
+    swaps: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # word -> forms that break its agreement
+    bridges: frozenset[str] = frozenset()  # words that occur between agreeing words
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The names of the topics."""
         return tuple(self.grammars)
 
     @cached_property
     def senses(self) -> dict[str, tuple[str, ...]]:
-        """The senses of every ambiguous word: the classes that it, or its object, belongs to."""
+        """The senses of every ambiguous word: its possible classes, or those of its object."""
         found: dict[str, set[str]] = defaultdict(set)
         for grammar in self.grammars.values():
             for terminal in grammar.terminals:
@@ -77,23 +73,23 @@ class OracleSource:
         return {word: tuple(sorted(found[word])) for word in sorted(found)}
 
     def sample(self, seed: int, sentences_per_document: int, documents: int) -> Iterator[RawDocument]:
-        """Documents of one sentence a line; the same for the same arguments on every machine."""
+        """Documents with one sentence per line; the same arguments give the same documents on every machine."""
         for index in range(documents):
             sentences = self.sample_document(seed, index, sentences_per_document)
             yield RawDocument("\n".join(s.text for s in sentences), f"{self.name}:{index}")
 
     def sample_document(self, seed: int, index: int, sentences: int) -> tuple[OracleSentence, ...]:
-        """The labelled sentences of document number `index`, made without making those before it."""
+        """The labelled sentences of document number `index`, independent of earlier documents."""
         rng = random.Random(f"{self.name} {seed} {index}")
         topic = _draw(self.topics, rng)
         return tuple(_label(self.grammars[topic].sample(rng), topic) for _ in range(sentences))
 
     def log_probability(self, sentence: str) -> float:
-        """The exact log-probability of a sentence by itself, in nats; -inf if the source cannot make it."""
+        """The exact log-probability (nats) of a single sentence; -inf if the source cannot generate it."""
         return self.document_log_probability((sentence,))
 
     def document_log_probability(self, sentences: Sequence[str]) -> float:
-        """The exact log-probability of the sentences of a document, whose unknown topic they share, in nats."""
+        """The exact log-probability (nats) of the sentences of a document with unknown topic."""
         given = [math.fsum(map(grammar.log_probability, sentences)) for grammar in self.grammars.values()]
         best = max(given)
         if best == -math.inf:
@@ -101,7 +97,7 @@ class OracleSource:
         return best + math.log(math.fsum(math.exp(g - best) for g in given) / len(given))
 
     def minimal_pairs(self, seed: int, n: int) -> list[tuple[str, str]]:
-        """Pairs of a sentence and its twin with one word changed, which breaks an agreement: it is impossible.
+        """Pairs of a sentence and its copy with one word changed, which breaks an agreement and has probability 0.
 
         >>> oracle_source("english").minimal_pairs(0, 5)[4]
         ('the mushrooms near the clearing rot here.', 'the mushrooms near the clearing rots here.')
@@ -114,42 +110,40 @@ class OracleSource:
         for index in count():
             rng = random.Random(f"{self.name} pair {seed} {index}")
             good = self.grammars[self.topics[index % len(self.topics)]].sample(rng)
-            places = [i for i, t in enumerate(good) if t.strip() in self.swaps]
-            if places and any(t.strip() in self.bridges for t in good):
-                place = _draw(places, rng)
-                word = good[place].strip()
-                bad = [*good[:place], good[place].replace(word, _draw(self.swaps[word], rng)), *good[place + 1 :]]
+            candidates = [i for i, t in enumerate(good) if t.strip() in self.swaps]
+            if candidates and any(t.strip() in self.bridges for t in good):
+                position = _draw(candidates, rng)
+                word = good[position].strip()
+                bad = list(good)
+                bad[position] = bad[position].replace(word, _draw(self.swaps[word], rng))
                 yield "".join(map(surface, good)), "".join(map(surface, bad))
 
     @cached_property
     def entropy_given_topic_bits(self) -> float:
-        """The exact entropy of a sentence when the topic of its document is known."""
         return self._mean(lambda grammar: grammar.entropy_bits)
 
     @cached_property
     def entropy_per_sentence_bits(self) -> float:
-        """The exact entropy of a sentence by itself: H(X) = H(X|T) + H(T) - H(T|X)."""
+        """The exact entropy of a single sentence: H(X) = H(X|T) + H(T) - H(T|X)."""
         unknown = math.log2(len(self.topics)) - posterior_bits(list(self.grammars.values()))
         return self.entropy_given_topic_bits + unknown
 
     @property
     def entropy_per_word_bits(self) -> float:
-        """Bits of a sentence by itself for each of its words, its end (the full stop) counted as a word."""
         return self.entropy_per_sentence_bits / self.expected_words
 
     @property
     def entropy_per_byte_bits(self) -> float:
-        """Bits of a sentence by itself for each of its UTF-8 bytes, the line break not counted."""
         return self.entropy_per_sentence_bits / self.expected_bytes
 
     @cached_property
     def expected_words(self) -> float:
-        """The expected number of words of a sentence, its end (the full stop) counted as a word."""
+        """The expected number of words of a sentence; the full stop is a word."""
         return self._mean(lambda grammar: grammar.expected(lambda word: 1.0))
 
     @cached_property
     def expected_bytes(self) -> float:
-        """The expected number of UTF-8 bytes of a sentence, the line break not counted."""
+        """The expected number of UTF-8 bytes of a sentence, without the newline."""
         return self._mean(lambda grammar: grammar.expected(lambda word: len(word.encode())))
 
     def _mean(self, measure: Callable[[Grammar], float]) -> float:
@@ -157,13 +151,11 @@ class OracleSource:
 
 
 def oracle_names() -> tuple[str, ...]:
-    """The names of the oracle sources."""
-    return ("english", "chinese", "markov1", "markov2")
+    return tuple(_ORACLES.values())
 
 
 @cache
 def oracle_source(name: str) -> OracleSource:
-    """The source of that name."""
     if name == "english":
         return _english()
     if name == "chinese":
@@ -176,20 +168,19 @@ def oracle_source(name: str) -> OracleSource:
 def oracle_documents(
     name: str = "english", *, seed: int = 0, sentences_per_document: int = 10, documents: int = 2000
 ) -> Iterator[RawDocument]:
-    """The documents of an oracle corpus; with the defaults those of `builtin:oracle`."""
     return oracle_source(name).sample(seed, sentences_per_document, documents)
 
 
 def markov_grammar(order: int) -> Grammar:
-    """A word-level Markov chain with sentence end: a grammar with one symbol per history of up to `order` words."""
+    """A word-level Markov chain with sentence end, as a grammar with one symbol per history of up to `order` words."""
     words = MARKOV_WORDS
     histories = [h for n in range(order + 1) for h in product(range(len(words)), repeat=n)]
     names = {h: "S" if not h else "AFTER " + " ".join(words[i] for i in h) for h in histories}
     rules = {}
     for history in histories:
         space = " " if history else ""
-        # Any fixed skewed weights will do; these differ between histories and never vanish.
-        key = sum((3 + 2 * place) * (word + 1) for place, word in enumerate(reversed(history)))
+        # Arbitrary skewed weights that differ between histories and are never 0.
+        key = sum((3 + 2 * position) * (word + 1) for position, word in enumerate(reversed(history)))
         rule: list[Alternative] = [
             (2.0 ** ((key * (i + 2) + 5 * i) % 7), (space + word, names[(*history, i)[-order:]]))
             for i, word in enumerate(words)
@@ -226,7 +217,7 @@ def _chinese() -> OracleSource:
 
 def _members(kind: str, nouns: Mapping[str, grammars.Words], senses: Mapping[str, grammars.Words]) -> tuple[str, ...]:
     plain = [word for words in nouns[kind].values() for word in words.split()]
-    return (*plain, *(word for word, homes in senses.items() if kind in homes))
+    return (*plain, *(word for word, topics in senses.items() if kind in topics))
 
 
 def _draw(choices: Sequence[_Choice], rng: random.Random) -> _Choice:
@@ -234,9 +225,50 @@ def _draw(choices: Sequence[_Choice], rng: random.Random) -> _Choice:
 
 
 def _label(terminals: list[str], topic: str) -> OracleSentence:
-    return OracleSentence(
-        text="".join(map(surface, terminals)),
-        words=tuple(surface(t).strip() for t in terminals),
-        senses=tuple(t.partition("|")[2] or None for t in terminals),
-        topic=topic,
-    )
+    words = tuple(surface(t).strip() for t in terminals)
+    senses = tuple(t.partition("|")[2] or None for t in terminals)
+    return OracleSentence("".join(map(surface, terminals)), words, senses, topic)
+
+
+def builtin_names() -> tuple[str, ...]:
+    """The names of all built-in corpora, without `builtin:`.
+
+    >>> builtin_names()
+    ('pydoc', 'oracle', 'oracle-chinese', 'oracle-markov1', 'oracle-markov2')
+    """
+    return ("pydoc", *_ORACLES)
+
+
+def builtin_documents(name: str) -> Iterator[RawDocument]:
+    """The documents of a built-in corpus, always the same; the name may start with `builtin:`.
+
+    >>> next(builtin_documents("builtin:oracle-chinese")).text.splitlines()[0]
+    '两座木屋着火。'
+    """
+    name = _known(name)
+    return pydoc_documents() if name == "pydoc" else oracle_documents(_ORACLES[name])
+
+
+def entropy_of(name: str) -> dict[str, float] | None:
+    """The exact entropy in bits of single sentences and (`_given_topic`) of long documents, or None if unknown.
+
+    >>> round((entropy_of("oracle") or {})["bits_per_byte"], 4)
+    0.6225
+    """
+    name = _known(name)
+    if name == "pydoc":
+        return None
+    source = oracle_source(_ORACLES[name])
+    single, given_topic = source.entropy_per_sentence_bits, source.entropy_given_topic_bits
+    units = {"sentence": 1.0, "word": source.expected_words, "byte": source.expected_bytes}
+    return {f"bits_per_{unit}": single / size for unit, size in units.items()} | {
+        f"bits_per_{unit}_given_topic": given_topic / size for unit, size in units.items()
+    }
+
+
+def _known(name: str) -> str:
+    bare = name.removeprefix(PREFIX)
+    if bare not in builtin_names():
+        full = [PREFIX + known for known in builtin_names()]
+        raise CorpusError(f"no built-in corpus is called {bare!r}: {near_miss(PREFIX + bare, full)}")
+    return bare

@@ -1,8 +1,8 @@
 """The grammars behind the oracle corpora: an English-like one and a Chinese-like one.
 
-Within a topic a noun of that topic has ten times the weight it has elsewhere. A noun's class decides which verbs
-may follow it, and a verb's object class which nouns, so the company of an ambiguous word tells its sense. The
-grammars of all topics have the same rules with other probabilities.
+Nouns of the topic have ten times their weight elsewhere. A noun's class determines which verbs may follow it, and a
+verb's object class which nouns, so the context of an ambiguous word disambiguates it. The grammars of all topics have
+the same rules with different probabilities.
 """
 
 from __future__ import annotations
@@ -14,46 +14,26 @@ from firth.text.grammar import Alternative, Grammar, choose
 Words = Mapping[str, str]  # words separated by spaces, under the name of their topic or object class
 
 TOPIC_WEIGHT = 10.0
-ADJECTIVE_SHARE = 0.3
+ADJECTIVE_PROBABILITY = 0.3
 
-ENGLISH_NOUNS: Mapping[str, Words] = {
-    "animals": {
-        "farm": "horse goat hen",
-        "harbour": "gull crab otter",
-        "town": "pigeon rat parrot",
-        "forest": "owl badger stag",
-    },
-    "people": {
-        "farm": "farmer shepherd ploughboy",
-        "harbour": "sailor diver captain",
-        "town": "baker lawyer clerk",
-        "forest": "hunter ranger forester",
-    },
-    "tools": {
-        "farm": "rake plough bucket",
-        "harbour": "anchor rope oar",
-        "town": "ledger scale lamp",
-        "forest": "axe saw trap",
-    },
-    "places": {
-        "farm": "barn field orchard",
-        "harbour": "pier beach lighthouse",
-        "town": "street office square",
-        "forest": "clearing grove cabin",
-    },
-    "foods": {
-        "farm": "turnip pumpkin pear",
-        "harbour": "herring oyster biscuit",
-        "town": "cake pie sausage",
-        "forest": "mushroom berry chestnut",
-    },
-    "firms": {
-        "farm": "dairy mill",
-        "harbour": "shipyard cannery",
-        "town": "court insurer",
-        "forest": "sawmill lodge",
-    },
-}
+
+def _by_topic(topics: str, **classes: str) -> Mapping[str, Words]:
+    """Class -> topic -> words, from the words of each class listed by topic."""
+    return {
+        name: dict(zip(topics.split(), map(str.strip, words.split("|")), strict=True))
+        for name, words in classes.items()
+    }
+
+
+ENGLISH_NOUNS = _by_topic(
+    "farm harbour town forest",
+    animals="horse goat hen | gull crab otter | pigeon rat parrot | owl badger stag",
+    people="farmer shepherd ploughboy | sailor diver captain | baker lawyer clerk | hunter ranger forester",
+    tools="rake plough bucket | anchor rope oar | ledger scale lamp | axe saw trap",
+    places="barn field orchard | pier beach lighthouse | street office square | clearing grove cabin",
+    foods="turnip pumpkin pear | herring oyster biscuit | cake pie sausage | mushroom berry chestnut",
+    firms="dairy mill | shipyard cannery | court insurer | sawmill lodge",
+)
 ENGLISH_SENSES: Mapping[str, Words] = {  # ambiguous word -> class: the topic of that sense
     "bank": {"firms": "town", "places": "harbour"},
     "bat": {"animals": "forest", "tools": "town"},
@@ -82,31 +62,19 @@ PREPOSITIONS = ("near", "behind", "opposite", "below")
 ADJECTIVES = ("old", "small", "grey", "strange", "heavy", "clean", "famous", "plain")
 ADVERBS = ("today", "again", "often", "slowly", "here")
 
-CHINESE_CLASSIFIERS = {  # one measure word per class
-    "animals": "只",
-    "people": "位",
-    "tools": "把",
-    "places": "座",
-    "plants": "棵",
-    "vehicles": "辆",
-    "clothes": "件",
-    "drums": "面",
-}
-CHINESE_NOUNS: Mapping[str, Words] = {
-    "animals": {"village": "山羊 母鸡", "city": "鸽子 麻雀", "forest": "狐狸 松鼠", "festival": "狮子 孔雀"},
-    "people": {"village": "农民 渔夫", "city": "司机 律师", "forest": "猎人 护林员", "festival": "歌手 演员"},
-    "tools": {"village": "锄头 镰刀", "city": "雨伞 钥匙", "forest": "斧头 弓箭", "festival": "扇子 二胡"},
-    "places": {"village": "磨坊 粮仓", "city": "车站 银行", "forest": "木屋 山洞", "festival": "庙 戏台"},
-    "plants": {"village": "白菜 萝卜", "city": "梧桐 玫瑰", "forest": "松树 橡树", "festival": "牡丹 梅花"},
-    "vehicles": {
-        "village": "牛车 拖拉机",
-        "city": "卡车 出租车",
-        "forest": "摩托 吉普车",
-        "festival": "花车 马车",
-    },
-    "clothes": {"village": "布衫 棉袄", "city": "西装 衬衫", "forest": "斗篷 皮衣", "festival": "长袍 戏服"},
-    "drums": {"village": "腰鼓", "city": "军鼓", "forest": "木鼓", "festival": "大鼓 铜锣"},
-}
+CHINESE_CLASSES = ("animals", "people", "tools", "places", "plants", "vehicles", "clothes", "drums")
+CHINESE_CLASSIFIERS = dict(zip(CHINESE_CLASSES, "只位把座棵辆件面", strict=True))  # one measure word per class
+CHINESE_NOUNS = _by_topic(
+    "village city forest festival",
+    animals="山羊 母鸡 | 鸽子 麻雀 | 狐狸 松鼠 | 狮子 孔雀",
+    people="农民 渔夫 | 司机 律师 | 猎人 护林员 | 歌手 演员",
+    tools="锄头 镰刀 | 雨伞 钥匙 | 斧头 弓箭 | 扇子 二胡",
+    places="磨坊 粮仓 | 车站 银行 | 木屋 山洞 | 庙 戏台",
+    plants="白菜 萝卜 | 梧桐 玫瑰 | 松树 橡树 | 牡丹 梅花",
+    vehicles="牛车 拖拉机 | 卡车 出租车 | 摩托 吉普车 | 花车 马车",
+    clothes="布衫 棉袄 | 西装 衬衫 | 斗篷 皮衣 | 长袍 戏服",
+    drums="腰鼓 | 军鼓 | 木鼓 | 大鼓 铜锣",
+)
 CHINESE_SENSES: Mapping[str, Words] = {
     "杜鹃": {"animals": "forest", "plants": "city"},
     "白头翁": {"animals": "forest", "plants": "village"},
@@ -133,10 +101,8 @@ CHINESE_VERBS: Mapping[str, Words] = {
     "clothes": {"": "褪色 破损"},
     "drums": {"": "轰鸣 震动"},
 }
-CHINESE_SUBJECTS = {"people": 5, "animals": 5} | dict.fromkeys(
-    ("tools", "places", "plants", "vehicles", "clothes", "drums"), 1
-)
-STRIKE_OR_KNIT = "打"  # 打鼓 strikes a drum, 打毛衣 knits a garment: a verb whose object tells its sense
+CHINESE_SUBJECTS = {"people": 5, "animals": 5} | dict.fromkeys(CHINESE_CLASSES[2:], 1)
+STRIKE_OR_KNIT = "打"  # 打鼓 strikes a drum, 打毛衣 knits a garment: its object disambiguates the verb
 DETERMINERS = ("这", "那", "每", "一", "两", "三")
 CHINESE_ADJECTIVES = ("老", "小", "漂亮", "奇怪", "安静", "沉重", "干净", "有名")
 
@@ -158,21 +124,13 @@ def add_s(word: str) -> str:
 
 
 def inflect_noun(noun: str, number: str) -> str:
-    """The singular or plural of a noun."""
     return noun if number == "singular" else add_s(noun)
 
 
-def inflect_verb(verb: str, number: str) -> str:
-    """The form of a verb that agrees with a singular or plural subject."""
-    return add_s(verb) if number == "singular" else verb
-
-
 def english_grammar(topic: str) -> Grammar:
-    """Sentences such as "the old goats behind the barn nibble every pear.", biased towards a topic."""
+    """Sentences like "the old goats behind the barn nibble every pear.", biased towards a topic."""
     rules: Rules = {
-        "S": choose((6, ("the", "THE")), (2, ("every", "ONE-singular")), (2, ("many", "ONE-plural"))),
-        "THE": _with_adjective("EITHER"),
-        "EITHER": choose(*((1.0, (f"SUBJECT-{n}",)) for n in NUMBERS)),
+        **_determined("S", "", "", "SUBJECT"),
         "ADJECTIVES": choose(*((1.0, (f" {a}",)) for a in ADJECTIVES), (1.0, (" very", "ADJECTIVES"))),
         "PHRASE": _pick(PREPOSITIONS, "NP-places"),
         "END": choose((3, (".",)), *((0.2, (f" {adverb}", ".")) for adverb in ADVERBS)),
@@ -187,21 +145,21 @@ def english_grammar(topic: str) -> Grammar:
     return Grammar(rules)
 
 
-def _english_object(kind: str, topic: str) -> Rules:
-    """A noun phrase of one class, with any determiner that fits its number."""
-    numbers = {n: f"NOUN-{kind}-{n}" for n in NUMBERS}
-    rules: Rules = {
-        f"NP-{kind}": choose(
-            (6, (" the", f"THE-{kind}")),
-            (2, (" every", f"ONE-{kind}-singular")),
-            (2, (" many", f"ONE-{kind}-plural")),
-        ),
-        f"THE-{kind}": _with_adjective(f"EITHER-{kind}"),
-        f"EITHER-{kind}": choose(*((1.0, (noun,)) for noun in numbers.values())),
+def _determined(name: str, space: str, suffix: str, noun: str) -> Rules:
+    """A noun phrase with any determiner that agrees in number."""
+    weighted = ((6, "the", "THE" + suffix), (2, "every", f"ONE{suffix}-singular"), (2, "many", f"ONE{suffix}-plural"))
+    return {
+        name: choose(*((weight, (space + word, rest)) for weight, word, rest in weighted)),
+        "THE" + suffix: _with_adjective("EITHER" + suffix),
+        "EITHER" + suffix: choose(*((1.0, (f"{noun}-{number}",)) for number in NUMBERS)),
     }
-    for number, noun in numbers.items():
-        rules[f"ONE-{kind}-{number}"] = _with_adjective(noun)
-        rules[noun] = choose(
+
+
+def _english_object(kind: str, topic: str) -> Rules:
+    rules = _determined(f"NP-{kind}", " ", f"-{kind}", f"NOUN-{kind}")
+    for number in NUMBERS:
+        rules[f"ONE-{kind}-{number}"] = _with_adjective(f"NOUN-{kind}-{number}")
+        rules[f"NOUN-{kind}-{number}"] = choose(
             *((w, (" " + inflect_noun(word, number),)) for w, word in _plain(ENGLISH_NOUNS, kind, topic)),
             *((w, (f" {inflect_noun(word, number)}|{kind}",)) for w, word in _ambiguous(ENGLISH_SENSES, kind, topic)),
         )
@@ -209,10 +167,7 @@ def _english_object(kind: str, topic: str) -> Rules:
 
 
 def _english_subject(kind: str, number: str, topic: str) -> Rules:
-    """A subject of one class and number with the rest of the sentence, whose verb agrees with it.
-
-    An ambiguous subject is followed by its verb at once, so that two words tell the sense.
-    """
+    """A subject and the rest of the sentence; an ambiguous one is directly followed by its verb."""
     name = f"{kind}-{number}"
     plain = list(_plain(ENGLISH_NOUNS, kind, topic))
     rules: Rules = {
@@ -231,12 +186,12 @@ def _english_subject(kind: str, number: str, topic: str) -> Rules:
     for other, verbs in ENGLISH_VERBS[kind].items():
         link = (" to",) if other == "places" else ()
         rest = (*link, f"NP-{other}", "END") if other else ("END",)
-        rules[f"VERB-{other}-{name}"] = _pick((inflect_verb(v, number) for v in verbs.split()), *rest)
+        rules[f"VERB-{other}-{name}"] = _pick((add_s(v) if number == "singular" else v for v in verbs.split()), *rest)
     return rules
 
 
 def chinese_grammar(topic: str) -> Grammar:
-    """Sentences such as 那只非常老的山羊在一座磨坊旁边吃白菜了。, unspaced, biased towards a topic."""
+    """Sentences like 那只非常老的山羊在一座磨坊旁边吃白菜了。, unspaced, biased towards a topic."""
     rules: Rules = {
         "S": choose(*((1.0, (d, "SUBJECT")) for d in DETERMINERS)),
         "SUBJECT": choose(
@@ -268,7 +223,7 @@ def _chinese_verbs(kind: str) -> Iterator[Alternative]:
 
 
 def _with_adjective(noun: str) -> tuple[Alternative, ...]:
-    return choose((1 - ADJECTIVE_SHARE, (noun,)), (ADJECTIVE_SHARE, ("ADJECTIVES", noun)))
+    return choose((1 - ADJECTIVE_PROBABILITY, (noun,)), (ADJECTIVE_PROBABILITY, ("ADJECTIVES", noun)))
 
 
 def _pick(words: Iterator[str] | tuple[str, ...], *rest: str) -> tuple[Alternative, ...]:
@@ -276,13 +231,13 @@ def _pick(words: Iterator[str] | tuple[str, ...], *rest: str) -> tuple[Alternati
 
 
 def _plain(nouns: Mapping[str, Words], kind: str, topic: str) -> Iterator[tuple[float, str]]:
-    """Weights and nouns of a class; within a topic the first is the most frequent, as in Zipf's law."""
-    for home, words in nouns[kind].items():
+    """Weights and nouns of a class; weights within a topic follow Zipf's law."""
+    for own_topic, words in nouns[kind].items():
         for rank, word in enumerate(words.split(), start=1):
-            yield (TOPIC_WEIGHT if home == topic else 1.0) / rank, word
+            yield (TOPIC_WEIGHT if own_topic == topic else 1.0) / rank, word
 
 
 def _ambiguous(senses: Mapping[str, Words], kind: str, topic: str) -> Iterator[tuple[float, str]]:
-    for word, homes in senses.items():
-        if kind in homes:
-            yield (TOPIC_WEIGHT if homes[kind] == topic else 1.0), word
+    for word, topics in senses.items():
+        if kind in topics:
+            yield (TOPIC_WEIGHT if topics[kind] == topic else 1.0), word

@@ -1,4 +1,4 @@
-"""Documents out of files: plain text, JSONL and Parquet, read block by block, whatever they are packed in."""
+"""Reading documents from plain text, JSONL and Parquet files, possibly compressed, block by block."""
 
 from __future__ import annotations
 
@@ -10,65 +10,49 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from firth.errors import CorpusError, EncodingError, near_miss
-from firth.text.document import RawDocument
-from firth.text.encoding import (
-    codec_name,
-    detect_encoding,
-    mixed_encodings,
-    normalise_encoding_name,
-    require_same_encoding,
-)
-from firth.text.sources import Source, open_any_order, open_bytes
+from firth.text.encoding import canonical_encoding, codec_name, detect_encoding, mixed_encodings, require_same_encoding
+from firth.text.files import CorpusFile, open_bytes, open_seekable
+from firth.text.layout import RawDocument
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-PIECE = 1 << 20
-"""Characters; a document longer than this is handed over in pieces."""
-MAX_LINE = 1 << 23
-"""Characters; a longer line is refused, so that memory is bounded."""
-
+PIECE = 1 << 20  # characters; a longer document is read in pieces
+MAX_LINE = 1 << 23  # characters; a longer line raises an error, so that memory is bounded
 _BLOCK = 1 << 18  # bytes
 _ROWS = 256
 _BLANK = re.compile(r"\n\s*\n")
 
 
 def read_documents(
-    source: Source, *, encoding: str | None = None, field: str = "text", max_line: int = MAX_LINE
+    source: CorpusFile, *, encoding: str | None = None, field: str = "text", max_line: int = MAX_LINE
 ) -> Iterator[RawDocument]:
-    """The documents of a file: between blank lines in text, one a record in JSONL and Parquet.
-
-    The encoding of text is detected unless it is given. `field` names the field or column that holds the text.
-    """
+    """The documents of a file: between blank lines of text, or `field` of each record of JSONL and Parquet."""
     if source.format == "parquet":
         return _read_parquet(source, field, max_line)
     blocks = _read_blocks(source, encoding, max_line)
     return _read_jsonl(blocks, source, field, max_line) if source.format == "jsonl" else _read_text(blocks, source)
 
 
-def read_blocks(source: Source, *, encoding: str | None = None, size: int) -> Iterator[bytes]:
-    """The text of a plain text file as UTF-8, in blocks of about `size` bytes, each of whole lines."""
-    if source_encoding(source, encoding) == "utf-8":
+def read_blocks(source: CorpusFile, *, encoding: str | None = None, size: int) -> Iterator[bytes]:
+    """The text of a plain text file as UTF-8, in blocks of whole lines of about `size` bytes."""
+    if file_encoding(source, encoding) == "utf-8":
         return _read_utf8(source, encoding, size)
     return whole_lines((text.encode() for text in _read_blocks(source, encoding, MAX_LINE)), size)
 
 
-def _read_utf8(source: Source, encoding: str | None, size: int) -> Iterator[bytes]:
-    """The blocks of a file that begins as UTF-8: the bytes that are there, once they are checked."""
+def _read_utf8(source: CorpusFile, encoding: str | None, size: int) -> Iterator[bytes]:
+    """The blocks of a file that starts as UTF-8: its own bytes after a check."""
     with open_bytes(source) as stream:
         parts = chain([stream.read(_BLOCK).removeprefix(codecs.BOM_UTF8)], iter(partial(stream.read, _BLOCK), b""))
-        for block in whole_lines(_plain_ends(parts), size, MAX_LINE):
-            if not _is_sound(block):
+        for block in whole_lines(_normalise_newlines(parts), size, MAX_LINE):
+            if not _is_valid(block):
                 for _ in _read_blocks(source, encoding, MAX_LINE):
-                    pass  # says what is wrong, and where
+                    pass  # raises an error with the position
             yield block
 
 
-def _plain_ends(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The same text with every line end as "\\n"."""
+def _normalise_newlines(parts: Iterable[bytes]) -> Iterator[bytes]:
     held = b""
     for part in parts:
         if held or b"\r" in part:
@@ -80,18 +64,16 @@ def _plain_ends(parts: Iterable[bytes]) -> Iterator[bytes]:
         yield b"\n"
 
 
-def _is_sound(block: bytes) -> bool:
-    """Whether bytes are UTF-8 without NUL, and no line can be too long."""
+def _is_valid(block: bytes) -> bool:
+    """Whether bytes are UTF-8 without NUL, and no line can exceed `MAX_LINE`."""
     try:
         return len(block) <= MAX_LINE and b"\0" not in block and (block.isascii() or bool(block.decode()))
     except UnicodeDecodeError:
         return False
 
 
-def whole_lines(parts: Iterable[bytes], size: int, most: float = math.inf) -> Iterator[bytes]:
-    """The same text in blocks of about `size` bytes, each of whole lines; the last line gets an end if it has none.
-
-    A line that has more than `most` characters in parts without a line end is cut.
+def whole_lines(parts: Iterable[bytes], size: int, max_line: float = math.inf) -> Iterator[bytes]:
+    """The text, ended by a newline, in blocks of whole lines of about `size` bytes; lines over `max_line` are split.
 
     >>> list(whole_lines([b"one\\nt", b"wo\\nthr", b"ee"], 5))
     [b'one\\n', b'two\\n', b'three\\n']
@@ -100,7 +82,7 @@ def whole_lines(parts: Iterable[bytes], size: int, most: float = math.inf) -> It
     for part in parts:
         end = part.rfind(b"\n") + 1
         unfinished = 0 if end else unfinished + len(part.decode(errors="ignore"))
-        if unfinished > most:
+        if unfinished > max_line:
             end = len(part)
         held.append(part)
         length += len(part)
@@ -112,25 +94,24 @@ def whole_lines(parts: Iterable[bytes], size: int, most: float = math.inf) -> It
         yield b"".join(held).removesuffix(b"\n") + b"\n"
 
 
-def read_lines(source: Source, *, encoding: str | None = None) -> Iterator[tuple[int, str]]:
-    """The lines of a text file, blank ones too, each with its number from 0."""
+def read_lines(source: CorpusFile, *, encoding: str | None = None) -> Iterator[tuple[int, str]]:
+    """The lines of a text file, including blank ones, with numbers from 0."""
     if source.format != "text":
         raise CorpusError(f"{source.name} is not plain text: give a file with one text a line.")
     return enumerate(_split_lines(_read_blocks(source, encoding, MAX_LINE)))
 
 
-def source_encoding(source: Source, encoding: str | None = None) -> str:
-    """The encoding in which a file is read: the one given, or the one detected."""
+def file_encoding(source: CorpusFile, encoding: str | None = None) -> str:
     if source.format == "parquet":
         return "utf-8"
     with open_bytes(source) as stream:
         return _choose_encoding(stream.read(_BLOCK), source, encoding)
 
 
-def check_text(text: str, where: str) -> str:
-    """The same text; an `EncodingError` if it holds a NUL character or half of a surrogate pair.
+def require_text(text: str, where: str) -> str:
+    """The same text; raises `EncodingError` if it contains a NUL character or half of a surrogate pair.
 
-    >>> check_text("as it was", "line 1")
+    >>> require_text("as it was", "line 1")
     'as it was'
     """
     try:
@@ -143,10 +124,10 @@ def check_text(text: str, where: str) -> str:
     return text
 
 
-def cut_document(text: str, source: str, continues: bool = False) -> Iterator[RawDocument]:
-    """The pieces of a document without blank lines: whole lines, at most `PIECE` characters unless one line is longer.
+def split_document(text: str, source: str, continues: bool = False) -> Iterator[RawDocument]:
+    """The pieces of a document without blank lines: whole lines, at most `PIECE` characters unless a line is longer.
 
-    >>> list(cut_document("one line", "a.txt"))
+    >>> list(split_document("one line", "a.txt"))
     [RawDocument(text='one line', source='a.txt', continues=False)]
     """
     start = 0
@@ -159,22 +140,22 @@ def cut_document(text: str, source: str, continues: bool = False) -> Iterator[Ra
 
 
 def _end_of_piece(text: str, start: int) -> int:
-    """Where the piece from `start` on ends, or -1 if the text is too short to cut or the line has no end."""
+    """The end of the piece from `start` on, or -1 if the text is too short to split or the line has no newline."""
     if len(text) - start <= PIECE:
         return -1
     end = text.rfind("\n", start, start + PIECE + 1)
     return end if end >= 0 else text.find("\n", start + PIECE)
 
 
-def _choose_encoding(head: bytes, source: Source, encoding: str | None) -> str:
+def _choose_encoding(head: bytes, source: CorpusFile, encoding: str | None) -> str:
     if encoding is not None:
-        return normalise_encoding_name(encoding)
+        return canonical_encoding(encoding)
     return detect_encoding(head, len(head) < _BLOCK, source.name)
 
 
-def _read_blocks(source: Source, encoding: str | None, max_line: int) -> Iterator[str]:
-    """The decoded text in blocks, every line end as "\\n"; a line that is too long is refused before it is read."""
-    line, length = 1, 0  # of the line that the blocks so far left unfinished
+def _read_blocks(source: CorpusFile, encoding: str | None, max_line: int) -> Iterator[str]:
+    """The decoded text in blocks with "\\n" newlines; too long a line raises an error before it is read."""
+    line, length = 1, 0  # number and length so far of the unfinished line
     for block in _decode(source, encoding):
         first = block.find("\n")
         if first < 0:
@@ -190,14 +171,14 @@ def _read_blocks(source: Source, encoding: str | None, max_line: int) -> Iterato
         yield block
 
 
-def _check_length(length: int, line: int, source: Source, max_line: int) -> None:
+def _check_length(length: int, line: int, source: CorpusFile, max_line: int) -> None:
     if length > max_line:
         remedy = "split the record" if source.format == "jsonl" else "break it into lines, for example with fold -s"
         raise CorpusError(f"line {line} of {source.name} is longer than {max_line:,} characters: {remedy}.")
 
 
-def _decode(source: Source, encoding: str | None) -> Iterator[str]:
-    """The decoded text in blocks, every line end as "\\n", without a byte order mark."""
+def _decode(source: CorpusFile, encoding: str | None) -> Iterator[str]:
+    """The decoded text in blocks with "\\n" newlines, without a byte order mark."""
     with open_bytes(source) as stream:
         data = stream.read(_BLOCK)
         chosen = _choose_encoding(data, source, encoding)
@@ -206,7 +187,7 @@ def _decode(source: Source, encoding: str | None) -> Iterator[str]:
         newlines = io.IncrementalNewlineDecoder(None, translate=True)
         read = 0
         while True:
-            start = read - len(decoder.getstate()[0])  # the decoder may hold back the start of a character
+            start = read - len(decoder.getstate()[0])  # the decoder may buffer the start of a character
             try:
                 text = decoder.decode(data, final=not data)
             except UnicodeDecodeError as error:
@@ -234,25 +215,25 @@ def _split_lines(blocks: Iterable[str]) -> Iterator[str]:
         yield rest
 
 
-def _read_text(blocks: Iterable[str], source: Source) -> Iterator[RawDocument]:
-    """The documents between blank lines, at most a piece and a line of one in memory."""
-    rest, continues = "", False  # of the document not yet finished; after a piece it begins with a line end
+def _read_text(blocks: Iterable[str], source: CorpusFile) -> Iterator[RawDocument]:
+    """The documents between blank lines, with at most a piece and a line in memory."""
+    rest, continues = "", False  # of the unfinished document; after a piece it starts with a newline
     for block in blocks:
-        solid = rest.rstrip()  # holds no blank line, so need not be searched again
+        solid = rest.rstrip()  # contains no blank line, so it is not searched again
         first, *others = _BLANK.split(rest[len(solid) :] + block)
         *finished, rest = solid + first, *others
         for text in finished:
-            yield from cut_document(text[1:] if continues else _trim_start(text), source.name, continues)
+            yield from split_document(text[1:] if continues else _trim_start(text), source.name, continues)
             continues = False
         if not continues:
             rest = _trim_start(rest)
         while (end := _end_of_piece(rest, start := int(continues))) >= 0:
             yield RawDocument(rest[start:end], source.name, continues)
             rest, continues = rest[end:], True
-    yield from cut_document(_trim_end(rest[1:] if continues else rest), source.name, continues)
+    yield from split_document(_trim_end(rest[1:] if continues else rest), source.name, continues)
 
 
-def _read_jsonl(blocks: Iterable[str], source: Source, field: str, max_line: int) -> Iterator[RawDocument]:
+def _read_jsonl(blocks: Iterable[str], source: CorpusFile, field: str, max_line: int) -> Iterator[RawDocument]:
     for number, line in enumerate(_split_lines(blocks), 1):
         if line and not line.isspace():
             where = f"line {number} of {source.name}"
@@ -266,7 +247,7 @@ def _field_of(line: str, field: str, where: str) -> Any:
         raise CorpusError(
             f"{where} is not JSON ({error.msg}, column {error.colno}): write one JSON object a line."
         ) from None
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+    except (ValueError, RecursionError) as error:  # thousands of digits or brackets
         raise CorpusError(f"{where} cannot be read as JSON ({error}): write one plain object a line.") from None
     if not isinstance(record, dict):
         raise CorpusError(f"{where} is not a JSON object: write one JSON object a line.")
@@ -284,66 +265,53 @@ def _no_field(field: str, fields: list[str], where: str) -> CorpusError:
     )
 
 
-def _record_documents(value: object, field: str, where: str, source: Source, max_line: int) -> Iterator[RawDocument]:
-    """The document that a record is, if it is not empty; blank lines in it mean nothing and are dropped."""
+def _record_documents(
+    value: object, field: str, where: str, source: CorpusFile, max_line: int
+) -> Iterator[RawDocument]:
     if not isinstance(value, str):
         kind = "null" if value is None else type(value).__name__
         raise CorpusError(f"{where} has no text but {kind} in {field!r}: mend it, or choose another with --field.")
-    text = check_text(value, where).replace("\r\n", "\n").replace("\r", "\n")
+    text = require_text(value, where).replace("\r\n", "\n").replace("\r", "\n")
     text = _trim_start(_trim_end(_BLANK.sub("\n", text)))
     if len(text) > max_line and max(map(len, text.split("\n"))) > max_line:
         raise CorpusError(f"{where} holds a line longer than {max_line:,} characters: break it into lines.")
-    yield from cut_document(text, source.name)
+    yield from split_document(text, source.name)
 
 
-def _read_parquet(source: Source, field: str, max_line: int) -> Iterator[RawDocument]:
+def _read_parquet(source: CorpusFile, field: str, max_line: int) -> Iterator[RawDocument]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = 0
-    with open_any_order(source) as file:
+    where = source.name
+    with open_seekable(source) as file:
         try:
-            # without a buffer, or with pre_buffer, a whole column would be in memory
+            # otherwise a whole column would be in memory
             with pq.ParquetFile(file, buffer_size=_BLOCK, pre_buffer=False) as table:
-                _check_column(table.schema_arrow, field, source)
-                for batch in table.iter_batches(_ROWS, columns=[field]):
-                    for row, value in enumerate(_values(batch.column(0), rows, source), rows + 1):
-                        where = f"row {row} of {source.name}"
-                        yield from _record_documents(value, field, where, source, max_line)
-                    rows += len(batch)
+                schema = table.schema_arrow
+                if field not in schema.names:
+                    raise _no_field(field, schema.names, source.name)
+                kind = schema.field(field).type
+                if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+                    raise CorpusError(
+                        f"the column {field!r} of {source.name} holds {kind}, not text: choose another with --field."
+                    )
+                batches = table.iter_batches(_ROWS, columns=[field])
+                for row, value in enumerate(chain.from_iterable(batch.column(0) for batch in batches), 1):
+                    where = f"row {row} of {source.name}"
+                    yield from _record_documents(value.as_py(), field, where, source, max_line)
+        except UnicodeDecodeError:
+            raise EncodingError(f"{where} is not UTF-8: write the file again.") from None
         except (pa.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0].rstrip(".")
             raise CorpusError(f"{source.name} is damaged Parquet ({reason}): fetch or write it again.") from None
 
 
-def _check_column(schema: pa.Schema, field: str, source: Source) -> None:
-    import pyarrow as pa
-
-    if field not in schema.names:
-        raise _no_field(field, schema.names, source.name)
-    kind = schema.field(field).type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise CorpusError(f"the column {field!r} of {source.name} holds {kind}, not text: choose another with --field.")
-
-
-def _values(column: pa.Array, before: int, source: Source) -> list[str | None]:
-    """The strings of a column; `before` rows came before it."""
-    values: list[str | None] = []
-    for number, value in enumerate(column, before + 1):
-        try:
-            values.append(value.as_py())
-        except UnicodeDecodeError:
-            raise EncodingError(f"row {number} of {source.name} is not UTF-8: write the file again.") from None
-    return values
-
-
 def _trim_start(text: str) -> str:
-    """The text without blank lines at its start."""
     space = len(text) - len(text.lstrip())
     return text[text.rfind("\n", 0, space) + 1 :]
 
 
 def _trim_end(text: str) -> str:
-    """The text without blank lines, or the end of the last line, at its end."""
+    """The text without blank lines at its end and without the last newline."""
     end = text.find("\n", len(text.rstrip()))
     return text[:end] if end >= 0 else text

@@ -1,61 +1,47 @@
-"""Words: where they begin and end, in spaced and in unspaced writing.
-
-A segmenter marks the breaks between words that no space shows. Everything else follows from the marked text: the words
-of a sentence, the groups of tokens that whole-word masking keeps together, the spaces a word-level tokenizer needs.
-"""
+"""Word segmentation: a segmenter inserts word breaks between words without spaces."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from firth.errors import CorpusError, near_miss
 
-WORD_BREAK = "\0"
-"""Stands between two words with no space between them. Text never holds it: readers refuse NUL characters."""
-
+WORD_BREAK = "\0"  # between two words without a space; readers reject NUL characters, so text never contains it
 HAN_RANGES = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f\U0002b820-\U0002ceaf\U0002f800-\U0002fa1f"
 )
-"""The characters BERT calls Chinese, each of which it sets apart as a token of its own."""
+"""The characters that BERT treats as Chinese, each a token of its own."""
 
 HAN = re.compile(f"[{HAN_RANGES}]")
 
 WORD_PATTERN = r"\d+(?:[.,]\d+)+|[\w{marks}]+(?:['’.\-][\w{marks}]+)*|[^\w\s{marks}]"
-"""A number with its points, a word with inner apostrophes and hyphens, or one other character."""
+"""A number with separators, a word with inner apostrophes and hyphens, or one other character."""
 
-# A break is kept only beside a Chinese character: dictionaries cut `café` and `カタカナ` where no word ends. Beside a
-# space there is no need of it.
-_SPURIOUS = re.compile(  # the break comes first, so that only breaks are looked at
+# A break is kept only beside a Chinese character, as dictionaries split `café` and `カタカナ` wrongly, and not beside a
+# space.
+_SPURIOUS = re.compile(  # starts with the break, which is fast to find
     rf"{WORD_BREAK}(?:(?<![{HAN_RANGES}]{WORD_BREAK})(?![{HAN_RANGES}])|(?=\s)|(?<=\s{WORD_BREAK}))"
 )
 
 
-class Segmenter(Protocol):
-    """Marks word breaks in unspaced writing; leaves the rest of the text as it is."""
-
-    name: str
-
-    def mark(self, text: str) -> str:
-        """`text` with `WORD_BREAK` between words that no space separates."""
-        ...
-
-
-class SpaceSegmenter:
-    """For text whose words are separated by spaces already, in any language."""
+class Segmenter:
+    """For text whose words are separated by spaces; subclasses insert word breaks in other text."""
 
     name = "space"
 
     def mark(self, text: str) -> str:
+        """`text` with `WORD_BREAK` between words without a space."""
         return text
 
 
-class JiebaSegmenter:
-    """Chinese words by dictionary and hidden Markov model: `rjieba` (fast) or `jieba` (the original).
+class JiebaSegmenter(Segmenter):
+    """Chinese segmentation by dictionary and hidden Markov model: `rjieba` (fast) or `jieba` (the original).
 
     >>> JiebaSegmenter("rjieba").mark("我们喜欢自然语言").split(WORD_BREAK)
     ['我们', '喜欢', '自然语言']
@@ -69,16 +55,16 @@ class JiebaSegmenter:
         if not _may_hold_han(text):
             return text
         lines = text.split("\n")
-        chinese = [place for place, line in enumerate(lines) if _may_hold_han(line)]
-        # All such lines at once, because a call has its price; a line end is a word of its own.
-        words = self._cut("\n".join(lines[place] for place in chinese))
+        chinese = [index for index, line in enumerate(lines) if _may_hold_han(line)]
+        # One call for all lines, because calls are slow; a newline is a word of its own.
+        words = self._cut("\n".join(lines[index] for index in chinese))
         marked = _SPURIOUS.sub("", WORD_BREAK.join(words)).split("\n")
-        for place, line in zip(chinese, marked, strict=True):
-            lines[place] = line
+        for index, line in zip(chinese, marked, strict=True):
+            lines[index] = line
         return "\n".join(lines)
 
 
-# First bytes of the UTF-8 of Chinese characters, and of some others. Bytes are searched many times faster.
+# First UTF-8 bytes of Chinese and some other characters. Searching bytes is many times faster.
 _HAN_BYTES = re.compile(rb"[\xe3-\xe9\xef\xf0]")
 
 
@@ -86,48 +72,40 @@ def _may_hold_han(text: str) -> bool:
     return not text.isascii() and _HAN_BYTES.search(text.encode()) is not None
 
 
-SEGMENTERS = ("rjieba", "jieba", "space")
-
-
 def make_segmenter(name: str = "rjieba", dictionary: Path | None = None) -> Segmenter:
-    """The segmenter of that name; `dictionary` is a file of user words, `word [frequency] [tag]` a line."""
+    """The segmenter of that name; `dictionary` is a file of user words, one `word [frequency] [tag]` per line."""
     if name == "space":
-        return SpaceSegmenter()
-    if name not in SEGMENTERS:
-        raise CorpusError(f"there is no segmenter {name!r}: {near_miss(name, SEGMENTERS)}")
+        return Segmenter()
+    if name not in ("rjieba", "jieba"):
+        raise CorpusError(f"there is no segmenter {name!r}: {near_miss(name, ('rjieba', 'jieba', 'space'))}")
     return JiebaSegmenter(name, dictionary)
 
 
-def words_of(marked: str) -> list[str]:
-    """The words of a text that a segmenter has marked; punctuation marks are words of their own.
+def split_words(marked: str) -> list[str]:
+    """The words of segmented text; punctuation marks are words.
 
-    >>> words_of("Mr. O'Neil paid $3.50, twice.")
+    >>> split_words("Mr. O'Neil paid $3.50, twice.")
     ['Mr', '.', "O'Neil", 'paid', '$', '3.50', ',', 'twice', '.']
     """
-    return word_finder().findall(marked)
+    return word_regex().findall(marked)
 
 
 @cache
-def word_finder() -> re.Pattern[str]:
-    """Finds the words of marked text, one match each."""
-    # Python's \w leaves out combining marks, without which Hindi or decomposed accents fall to pieces.
+def word_regex() -> re.Pattern[str]:
+    # Python's \w lacks combining marks, which are parts of words in Hindi and of decomposed accents.
     return re.compile(WORD_PATTERN.replace("[^", f"[^{WORD_BREAK}").format(marks=_combining_marks()))
 
 
 def _combining_marks() -> str:
-    """All combining marks of the basic plane as the inside of a character class."""
+    """All combining marks of the basic plane as ranges of a character class."""
     codes = [code for code in range(0x300, 0x10000) if unicodedata.category(chr(code)) in ("Mn", "Mc")]
-    ranges: list[list[int]] = []
-    for code in codes:
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    return "".join(f"\\u{first:04x}-\\u{last:04x}" for first, last in ranges)
+    firsts = [code for before, code in pairwise([0, *codes]) if before != code - 1]
+    lasts = [code for code, after in pairwise([*codes, 0]) if after != code + 1]
+    return "".join(f"\\u{first:04x}-\\u{last:04x}" for first, last in zip(firsts, lasts, strict=True))
 
 
 def _cut_by_rjieba(text: str) -> Any:
-    import rjieba  # its dictionary takes 30 MB: English text need not have it
+    import rjieba  # only for Chinese text: its dictionary takes 30 MB
 
     return rjieba.cut(text)
 
@@ -162,7 +140,6 @@ def _jieba_cutter(dictionary: Path | None) -> Any:
 
 
 def _read_dictionary(path: Path) -> list[tuple[str, int | None, str | None]]:
-    """The user words of a file: word, frequency, tag; the last two may be missing."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError:

@@ -1,18 +1,17 @@
-"""Sentences of a paragraph, English, Chinese or mixed.
+"""Sentence splitting of paragraphs in English, Chinese or both.
 
-One regular expression finds every run of marks that could end a sentence, with the quotes and brackets that
-close after it; only those places are looked at. Text is never changed: sentences are slices of the paragraph.
+One regular expression finds every run of punctuation that could end a sentence, with the quotes and brackets that close
+after it; only these candidates are examined. Sentences are slices of the unchanged paragraph.
 
-- Western marks (`.` `!` `?` `...`) need a space after them and then a beginning: a capital, a digit, an
-  opening quote or bracket, a letter of a script without case. Abbreviations, initials and list numbers hold
-  the sentence together; those that can end one (`U.S.`, `Inc.`) let go before a typical first word (`The`,
-  `He`). In tokenised text (`in 2000 . He had`) a mark that stands alone is no abbreviation.
-- Chinese marks (`。！？；……`, and `!` `?` `.` between Han) need neither space nor capital.
+- Western punctuation (`.` `!` `?` `...`) must be followed by a space and a sentence start: a capital, a digit, an
+  opening quote or bracket, a letter of a script without case. Abbreviations, initials and list numbers do not end a
+  sentence; those that can (`U.S.`, `Inc.`) end it before a typical first word (`The`, `He`). In tokenised text
+  (`in 2000 . He had`) a separate full stop is no abbreviation.
+- Chinese punctuation (`。！？；……`, and `!` `?` `.` between Han) needs neither space nor capital.
 
-Brackets and titles in the middle of a sentence hold it together: （…；…）, 《加油！好男儿》. A mark inside
-quotes counts, so 他说：“你好。”然后走了。 is two sentences (who means one writes 他说“你好”，然后走了。). It
-does not count where the speaker comes after the quote (“你好！”他说。) or where the quote is a phrase of the
-clause around it (高呼“万岁！”的人群).
+Sentences are not split within brackets and titles: （…；…）, 《加油！好男儿》. Punctuation inside quotes ends a
+sentence, so 他说：“你好。”然后走了。 is two sentences, but not if the speaker follows the quote (“你好！”他说。) or the
+quote is a phrase of the clause around it (高呼“万岁！”的人群).
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Nothing here can fail once a mark is found, so a text is read once, whatever it holds.
+# Possessive quantifiers: no backtracking, so matching takes linear time.
 _CANDIDATE = re.compile(
-    r"([.!?…。！？；｡．]++(?:\s\.++(?!\w))*+)"  # the marks; ". . ." is one run
-    r"((?:\s?[”」』）》】]|[’〉〕｝»)\]}\"']|\[\d{1,3}\])*+)"  # what closes with them; [1] is a reference
+    r"([.!?…。！？；｡．]++(?:\s\.++(?!\w))*+)"  # punctuation; ". . ." is one run
+    r"((?:\s?[”」』）》】]|[’〉〕｝»)\]}\"']|\[\d{1,3}\])*+)"  # closing quotes and brackets; [1] is a reference
     r"\s*+"
 )
 _WIDE = frozenset("。！？；｡．")
 
-# Something always follows these.
-_NEVER_LAST = _words(
+# Abbreviations that never end a sentence.
+_NEVER_FINAL = _words(
     """Mr Mrs Ms Messrs Mme Mlle Dr Drs Prof Profs Rev Revd Gen Maj Brig Col Lt Cpl Sgt Capt Cmdr Cdr Adm
     Pvt Pte Pfc Spc Sen Sens Rep Reps Gov Govs Hon Fr Msgr Supt Insp Det Pres Amb Atty Mt Mts Ft Ste mr mrs
     ms dr prof vs v cf viz e.g i.e eg ie a.k.a N.B P.S var ssp subsp spp incl Govt"""
 )
-# A number follows these; before anything else they are ordinary words.
+# Abbreviations before a number; otherwise ordinary words.
 _BEFORE_NUMBER = _words("No no Art art Arts Sec sec Ex ex Eq eq Sect sect b d fl r n l s t q est pop Cal op")
-# These end a sentence only before a word that typically begins one.
-_SELDOM_LAST = _words(
+# Abbreviations that end a sentence only before a typical first word.
+_RARELY_FINAL = _words(
     """Inc Ltd Co Corp Cos Bros Jr Sr Jnr Snr Esq St Rd Ave Blvd Hwy Sq Dept Univ Assn Assoc Bldg Est Inst
     Pty al Ph.D Ed.D M.Sc B.Sc M.Phil D.Phil LL.B LL.M Lt.Col Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov
     Dec Mon Tue Tues Wed Thu Thur Thurs Fri Sat Ala Ariz Ark Calif Colo Conn Del Fla Ga Ill Ind Kan Ky La
@@ -62,18 +61,18 @@ _AFTER_CLOCK = re.compile(
     r"[\d(]|(?:[A-Z]{2,}|Eastern|Central|Mountain|Pacific|Greenwich|British|Korea|(?:Mon|Tues|Wednes|Thurs|Fri|Satur"
     r"|Sun)day|January|February|March|April|May|June|July|August|September|October|November|December)\b"
 )
-_WORD_BEFORE = re.compile(  # but not the letter of "Super-G" or "120-B"
+_WORD_BEFORE = re.compile(  # but not the letter in "Super-G" or "120-B"
     r"(?<![A-Za-zÀ-ɏ0-9'’])(?!(?<=[a-z0-9]-).$)[A-Za-zÀ-ɏ](?:\.?[A-Za-zÀ-ɏ])*$"
 )
 _WORD_AFTER = re.compile(r"[\"'“‘(\[]*\s?([A-Za-z]+)(?=[\s,:'’])")
 _ACRONYM = re.compile(r"[^\W\d_](?:\.[^\W\d_])*$")
-_LABELLED = re.compile(  # "World War I. Many", where the letter is no initial
+_LABELLED = re.compile(  # "World War I. Many": not an initial
     r"(?:War|Group|Pool|Block|Class|Grade|Type|Zone|Plan|Part|Phase|Schedule|Division|Serie|Série|Category|List"
     r"|[Pp]oint|[Vv]itamin|[Hh]epatitis)\s[A-Z]$"
 )
 _ROMAN = re.compile(r"[IVXLC]+\b")
 _LIST_MARK = re.compile(r"\s*[(\[]?(?:\d{1,3}|[A-Za-z]|[ivxIVX]{1,4})$")
-_BEGINNING = re.compile(
+_SENTENCE_START = re.compile(
     r"[^\W_a-zß-öø-ÿ]|[a-z][A-Z]|\(?[\da-z]{1,2}[.)]\s[A-Z]|[\"“«「『《【¿¡$£€¥#@•]|['‘]\s?[^\W_a-z]"
     r"|[(\[（]\s?[\"'“‘]?[^\W\d_a-z]|(?<=\s[.!?\"]\s)<\w|https?:"
 )
@@ -83,7 +82,7 @@ _TOKEN_CLOSING = re.compile(r"(?:\s(?:''|[”’»)\]]|'(?=\s\")))*(\s\")?(?=\s|
 _VERBS = (
     "said|says|saying|asked|asks|asking|replied|cried|shouted|shouting|exclaimed|added|wrote|answered|chanted|yelled"
 )
-# Who spoke, after the quotation; it belongs there unless it introduces the next one.
+# The speaker after a quotation, unless it introduces the next one.
 _SPEAKER = re.compile(
     rf"(?!(?:He|She|They|We|You|It)\b)(?:[A-Z][\w.'’-]*\s){{1,4}}(?:{_VERBS}|told)\b(?<!I told)"
     r"(?!,?:?\s[\"“])"
@@ -92,18 +91,18 @@ _SPEAKER_ZH = re.compile(
     r"(?:(?![没不未])[\u4e00-\u9fff]){1,10}?(?:[说问喊叫]着|(?:[说答喊叫嚷骂]|(?<!疑)问|(?<![知报街])道)"
     r"(?=[。！？…]|[，,]\s?[“「『\"]))"
 )
-# What introduces speech, before the quotation; without it a quotation is a phrase of the clause around it.
+# Introduction of direct speech; without it a quotation is a phrase of the clause around it.
 _INTRODUCES = re.compile(rf"(?:[：:，,。！？；.!?]|\b(?:{_VERBS})|[说道问答喊叫称曰云示到]|[问对诉][你我他她]们?)\s?$")
-_GOES_ON_ZH = re.compile(r"的|等(?![到待])|之(?![后前])|为(?=[题名主首例代])")
+_CONTINUES_ZH = re.compile(r"的|等(?![到待])|之(?![后前])|为(?=[题名主首例代])")
 _PAUSES_ZH = frozenset("，、：；,:;。！？.!?…·—～-")
 
-_CONTEXT = 1000  # characters before a mark that can matter
-_LONGEST_BRACKET = 200
-_LONGEST_PHRASE = 60
+_CONTEXT = 1000  # characters before a candidate that are examined
+_MAX_BRACKET = 200
+_MAX_PHRASE = 60
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a paragraph in order, without the spaces around them, none empty.
+    """The stripped, non-empty sentences of a paragraph.
 
     >>> split_sentences("Mr. Firth paid $3.50. “Why?” he asked.")
     ['Mr. Firth paid $3.50.', '“Why?” he asked.']
@@ -126,7 +125,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _sentence_end(text: str, start: int, candidate: re.Match[str], quoted: bool) -> int:
-    """Where the sentence that began at `start` ends, if this candidate ends it; else 0."""
+    """The end of the sentence from `start` if this candidate ends it, else 0."""
     at, stop = candidate.span(1)
     begin = candidate.end()
     if begin == len(text) or (at - start < 3 and not text[start:at].strip()):
@@ -142,7 +141,7 @@ def _sentence_end(text: str, start: int, candidate: re.Match[str], quoted: bool)
             return _chinese_end(text, start, candidate, quoted)
     if spaced:
         return _western_end(text, start, candidate, quoted)
-    # A space forgotten ("in spring.The house") where the words settle it: file names are not split.
+    # A missing space ("in spring.The house") if the words decide it: file names are not split.
     before = text[max(start, at - 3) : at]
     if candidate[0] == "." and before.isalpha() and before.islower() and text[begin].isupper():
         return stop if _word_after(text, stop) in _STARTERS else 0
@@ -152,47 +151,46 @@ def _sentence_end(text: str, start: int, candidate: re.Match[str], quoted: bool)
 def _western_end(text: str, start: int, candidate: re.Match[str], quoted: bool) -> int:
     at, stop = candidate.span(1)
     closed, begin = candidate.end(2), candidate.end()
-    alone = text[at - 1].isspace()  # tokenised text, where what closes stands alone too
+    alone = text[at - 1].isspace()  # tokenised text, where closing quotes are separate too
     if alone and (closing := _TOKEN_CLOSING.match(text, stop)):
         closes = closing[1] is None or _is_quoted(text, start, at, quoted)
         closed = begin = closing.end() if closes else closing.start(1)
         while begin < len(text) and text[begin].isspace():
             begin += 1
-    if not _BEGINNING.match(text, begin):
+    if not _SENTENCE_START.match(text, begin):
         return 0
     if text[at:stop] == ".":
-        holds = not alone and _is_abbreviation(text, start, at, begin)
+        continues = not alone and _is_abbreviation(text, start, at, begin)
     else:
-        holds = _is_aside(text, start, candidate, begin, quoted)
-    return 0 if holds or _is_enclosed(text, start, closed) else closed
+        continues = _is_aside(text, start, candidate, begin, quoted)
+    return 0 if continues or _is_enclosed(text, start, closed) else closed
 
 
 def _is_abbreviation(text: str, start: int, at: int, begin: int) -> bool:
-    """Whether the full stop belongs to the word before it and does not end the sentence too."""
     if at - start >= 7 and text[at - 7 : at].isalpha():
         return False
     if at - start <= 6 and _LIST_MARK.match(text, start, at):
         return True
     found = _WORD_BEFORE.search(text, max(start, at - 12), at)
     word = found[0] if found else ""
-    if word in _NEVER_LAST:
+    if word in _NEVER_FINAL:
         return True
     if word in _CLOCK:
         return _AFTER_CLOCK.match(text, begin) is not None
     if word in _BEFORE_NUMBER:
         return text[begin].isdigit() or _ROMAN.match(text, begin) is not None
-    if word in _SELDOM_LAST or (_ACRONYM.match(word) and (len(word) > 1 or word.isupper())):
+    if word in _RARELY_FINAL or (_ACRONYM.match(word) and (len(word) > 1 or word.isupper())):
         labelled = _LABELLED.search(text, max(start, at - 12), at)
         return not labelled and _word_after(text, begin) not in _STARTERS
     return False
 
 
 def _is_aside(text: str, start: int, candidate: re.Match[str], begin: int, quoted: bool) -> bool:
-    """Whether a question, a cry or an ellipsis is only a part of the sentence around it."""
+    """Whether a question, exclamation or ellipsis is only a part of the sentence around it."""
     at, closing = candidate.start(1), candidate[2]
     following = _word_after(text, begin)
     if candidate[1][-1] in ".…" and following == "I":
-        return True  # a capital that says nothing
+        return True  # always capitalised
     before = text[start:at].rstrip()[-1:]
     if before == "[":
         return following not in _STARTERS
@@ -213,7 +211,7 @@ def _chinese_end(text: str, start: int, candidate: re.Match[str], quoted: bool) 
     if closing[:1] == '"' and not _is_quoted(text, start, at, quoted):
         closed, closing = stop, ""  # the quote opens the next sentence
     if closing:
-        if _GOES_ON_ZH.match(text, begin) or _SPEAKER_ZH.match(text, begin) or closing[0] in "》〉":
+        if _CONTINUES_ZH.match(text, begin) or _SPEAKER_ZH.match(text, begin) or closing[0] in "》〉":
             return 0
         opened = max(text.rfind("（", start, at), text.rfind("(", start, at), start)
         if closing[0] in "）)" and text[start:opened].strip():
@@ -223,38 +221,37 @@ def _chinese_end(text: str, start: int, candidate: re.Match[str], quoted: bool) 
 
 
 def _is_full_stop(text: str, start: int, candidate: re.Match[str]) -> bool:
-    """Whether an ellipsis follows a whole clause, or a dot between Han is not the one within a name."""
+    """Whether an ellipsis follows a whole clause, or a dot between Han is not part of a name."""
     at, marks = candidate.start(1), candidate[1]
     if marks in (".", "．"):
         return at - start > 3 and text.find("。", max(0, at - 500), at + 500) < 0
     if not marks.strip("….") and not candidate[2]:
         clause = text[max(start, at - 3) : at]
-        return len(clause) == 3 and clause.isalnum() and not _GOES_ON_ZH.match(text, candidate.end())
+        return len(clause) == 3 and clause.isalnum() and not _CONTINUES_ZH.match(text, candidate.end())
     return True
 
 
 def _is_enclosed(text: str, start: int, end: int) -> bool:
-    """Whether a bracket opened after the sentence began is still open at `end` and closes soon."""
+    """Whether a bracket within the sentence is still open at `end` and closes soon."""
     for openings, closings in (("(（", ")）"), ("《", "》")):  # （ is often closed by )
-        places = [place for mark in openings if (place := text.find(mark, start, end)) >= 0]
-        if places and _excess(text, openings, closings, start, end) > 0:
-            closes = _excess(text, closings, openings, end, end + _LONGEST_BRACKET) > 0
-            if closes and text[start : min(places)].strip():
+        positions = [position for mark in openings if (position := text.find(mark, start, end)) >= 0]
+        if positions and _excess(text, openings, closings, start, end) > 0:
+            closes = _excess(text, closings, openings, end, end + _MAX_BRACKET) > 0
+            if closes and text[start : min(positions)].strip():
                 return True
     return False
 
 
 def _excess(text: str, marks: str, others: str, start: int, end: int) -> int:
-    """How many more of some marks than of others stand in a part of the text."""
     found = sum(text.count(mark, start, end) for mark in marks)
     return found - sum(text.count(mark, start, end) for mark in others)
 
 
 def _is_in_phrase(text: str, start: int, at: int, quoted: bool) -> bool:
-    """Whether the place is inside a short quotation that is a phrase of a clause: a slogan, a title."""
+    """Whether the position is inside a short quotation that is a phrase of a clause: a slogan, a title."""
     for opening, closing in ("“”", "「」", "『』", '""'):
         opened = text.rfind(opening, start, at)
-        if opened <= start or text.find(closing, at, at + _LONGEST_PHRASE) < 0:
+        if opened <= start or text.find(closing, at, at + _MAX_PHRASE) < 0:
             continue
         if _is_quoted(text, start, at, quoted) if opening == closing else text.find(closing, opened, at) < 0:
             return not _INTRODUCES.search(text, max(start, opened - 12), opened)

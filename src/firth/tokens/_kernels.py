@@ -1,11 +1,11 @@
-"""Numba kernels that cut text into chunks, number the distinct ones, and write out the tokens they stand for.
+"""Numba kernels that split text into chunks, number the distinct ones, and write out their tokens.
 
-A chunk is a run of bytes up to the next space, line end or word break; the spaces before it belong to it. Where the
-tokenizer allows it, punctuation is cut off too. Text is read eight bytes at a time, as one number; most words are no
+A chunk is a run of bytes up to the next space, newline or word break; the spaces before it belong to it. Where the
+tokenizer allows it, punctuation is split off too. Text is read eight bytes at a time, as one number; most words are no
 longer. Chunks of the same hash are compared in full, so a collision costs time and never a wrong id.
 
-Names: entry = number of a distinct chunk; slot = place in the open-addressing table, which holds 0 or the upper half of
-a chunk's hash and its entry + 1.
+Names: entry = number of a distinct chunk; slot = index into the open-addressing table, which contains 0 or the upper
+half of a chunk's hash and its entry + 1.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from numba import njit
 
 SPACE, LINE_END, BREAK = 32, 10, 0
-OTHER, WORD, MARK, JOINER, LONE_MARK, LONE_JOINER = range(6)
-"""Kinds of bytes: never cut at; letters and digits; punctuation; punctuation that may stand inside a word; and the last
-two again where punctuation is cut off from other punctuation as well."""
+OTHER, WORD, PUNCTUATION, JOINER, LONE_PUNCTUATION, LONE_JOINER = range(6)
+"""Kinds of bytes: never split at; letters and digits; punctuation; punctuation inside words; and the last two again
+where punctuation is split from adjacent punctuation."""
 
 _ONES = np.uint64(0x0101010101010101)
 _HIGH_BITS = np.uint64(0x8080808080808080)
@@ -29,14 +29,14 @@ _HALF = np.uint64(32)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def eight_bytes(data: Any, place: Any) -> Any:
-    """The eight bytes from `place` on as one number, the first one lowest; zeros beyond the end."""
-    if place + 8 > data.size:
+def eight_bytes(data: Any, position: Any) -> Any:
+    """The eight bytes from `position` on as one number, the first one lowest; zeros beyond the end."""
+    if position + 8 > data.size:
         value = np.uint64(0)
-        for offset in range(data.size - place):
-            value |= np.uint64(data[place + offset]) << np.uint64(8 * offset)
+        for offset in range(data.size - position):
+            value |= np.uint64(data[position + offset]) << np.uint64(8 * offset)
         return value
-    at = np.uint64(place)  # without a sign, the compiler makes a single load of this
+    at = np.uint64(position)  # unsigned, so that the compiler emits a single load
     return (
         np.uint64(data[at])
         | np.uint64(data[at + np.uint64(1)]) << np.uint64(8)
@@ -51,57 +51,58 @@ def eight_bytes(data: Any, place: Any) -> Any:
 
 @njit(cache=True, nogil=True, inline="always")
 def _hash(data: Any, begin: Any, end: Any) -> Any:
-    """Multiply and fold, eight bytes a step. A step can be undone, so short chunks of one size never share a hash."""
+    """Multiply and fold, eight bytes a step. A step is invertible, so short chunks of one size never collide."""
     value = np.uint64(0)
-    for place in range(begin, end, 8):
-        word = eight_bytes(data, place)
-        if end - place < 8:
-            word &= (np.uint64(1) << np.uint64(8 * (end - place))) - np.uint64(1)
+    for position in range(begin, end, 8):
+        word = eight_bytes(data, position)
+        if end - position < 8:
+            word &= (np.uint64(1) << np.uint64(8 * (end - position))) - np.uint64(1)
         value = (value ^ word) * _GOLDEN
         value ^= value >> _HALF
     return value
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _next_separator(data: Any, place: Any) -> Any:
-    """The first place from `place` on that holds a space, a line end or a word break, or the end."""
+def _next_separator(data: Any, position: Any) -> Any:
+    """The position of the next space, newline or word break from `position` on, or the end."""
     while True:
-        word = eight_bytes(data, place)
+        word = eight_bytes(data, position)
         low = (word - _ABOVE_SPACE) & ~word & _HIGH_BITS  # the lowest bit marks the first byte up to a space
         if low == 0:
-            place += 8
+            position += 8
             continue
         below = (low & (~low + np.uint64(1))) - np.uint64(1)
-        place += np.int64((below & _ONES) * _ONES >> np.uint64(56)) - 1
-        if place >= data.size or data[place] in (SPACE, LINE_END, BREAK):
-            return place
-        place += 1  # a tab or the like
+        position += np.int64((below & _ONES) * _ONES >> np.uint64(56)) - 1
+        if position >= data.size or data[position] in (SPACE, LINE_END, BREAK):
+            return position
+        position += 1  # a tab or the like
 
 
 @njit(cache=True, nogil=True)
-def _may_cut(data: Any, place: Any, kinds: Any) -> Any:
-    """Whether a word ends before `place` and tokens do not reach across: only between two plain ASCII bytes."""
-    left, right = kinds[data[place - 1]], kinds[data[place]]
+def _may_split(data: Any, position: Any, kinds: Any) -> Any:
+    """Whether a word ends before `position` and no token crosses it: only between two plain ASCII bytes."""
+    left, right = kinds[data[position - 1]], kinds[data[position]]
     if left == OTHER or right == OTHER or (left == WORD and right == WORD):
         return False
-    if left == WORD and right in (JOINER, LONE_JOINER):  # a word ends here unless it goes on behind
-        return place + 1 == data.size or data[place + 1] <= SPACE or kinds[data[place + 1]] >= MARK
+    if left == WORD and right in (JOINER, LONE_JOINER):  # a word ends here unless word characters follow
+        return position + 1 == data.size or data[position + 1] <= SPACE or kinds[data[position + 1]] >= PUNCTUATION
     if right == WORD and left in (JOINER, LONE_JOINER):
-        return place < 2 or data[place - 2] <= SPACE or kinds[data[place - 2]] >= MARK
-    return left == WORD or right == WORD or (left >= LONE_MARK and right >= LONE_MARK)
+        return position < 2 or data[position - 2] <= SPACE or kinds[data[position - 2]] >= PUNCTUATION
+    return left == WORD or right == WORD or (left >= LONE_PUNCTUATION and right >= LONE_PUNCTUATION)
 
 
 @njit(cache=True, nogil=True)
-def _word_end(data: Any, place: Any, kinds: Any) -> Any:
-    """The end of the word that begins at `place`, where punctuation is cut off."""
-    if place == data.size or data[place] in (SPACE, LINE_END, BREAK):
-        return place
-    place += 1
-    while place < data.size and data[place] not in (SPACE, LINE_END, BREAK):
-        if not (kinds[data[place]] == WORD and kinds[data[place - 1]] == WORD) and _may_cut(data, place, kinds):
+def _word_end(data: Any, position: Any, kinds: Any) -> Any:
+    if position == data.size or data[position] in (SPACE, LINE_END, BREAK):
+        return position
+    position += 1
+    while position < data.size and data[position] not in (SPACE, LINE_END, BREAK):
+        if not (kinds[data[position]] == WORD and kinds[data[position - 1]] == WORD) and _may_split(
+            data, position, kinds
+        ):
             break
-        place += 1
-    return place
+        position += 1
+    return position
 
 
 @njit(cache=True, nogil=True)
@@ -117,26 +118,15 @@ def _same(data: Any, begin: Any, size: Any, pool: Any, first: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def look_up(
-    data: Any,
-    whole: Any,
-    kinds: Any,
-    cuts: Any,
-    slots: Any,
-    hashes: Any,
-    bounds: Any,
-    pool: Any,
-    entries: Any,
-    begin: Any,
-    line: Any,
-    written: Any,
-    out: Any,
-) -> Any:
-    """Goes on filling `out` with the entry of each chunk of `data` and -1 at each line end; new chunks are added.
+    data: Any, whole: Any, kinds: Any, splits_punctuation: Any, slots: Any, hashes: Any, bounds: Any, pool: Any,
+    entries: Any, begin: Any, line: Any, written: Any, out: Any,
+) -> Any:  # fmt: skip
+    """Fill `out` with the entry of each chunk of `data` and -1 at each newline, adding new chunks.
 
-    `whole[s]` says that line s is one chunk, spaces and breaks included. `kinds` gives the kind of each byte; spaces
-    are dropped if theirs is WORD; `cuts` says whether there are any to cut at. `bounds[e]` is where entry e begins in
-    `pool`, where a line end closes it. Returns how far it came (entries, begin, line, written): to the end of `data`,
-    or to a chunk for which there is no room.
+    `whole[s]`: line s is one chunk, spaces and breaks included. `kinds`: the kind of each byte; spaces are dropped if
+    theirs is WORD. `splits_punctuation`: whether any kind is split off. `bounds[e]`: offset of entry e in `pool`, where
+    it ends with a newline. Returns the state to continue from (entries, begin, line, written) at the end of `data`, or
+    at a chunk for which there is no capacity.
     """
     mask = np.uint64(slots.size - 1)
     drop = kinds[SPACE] == WORD
@@ -157,7 +147,7 @@ def look_up(
                 continue
             while end < data.size and data[end] == SPACE:
                 end += 1
-            end = _word_end(data, end, kinds) if cuts else _next_separator(data, end)
+            end = _word_end(data, end, kinds) if splits_punctuation else _next_separator(data, end)
         size = end - begin
         value = _hash(data, begin, end)
         slot = value & mask
@@ -170,7 +160,7 @@ def look_up(
                 (held ^ value) & _UPPER == 0
                 and hashes[entry] == value
                 and bounds[entry + 1] - bounds[entry] == size + 1
-                and (size <= 8 or _same(data, begin, size, pool, bounds[entry]))  # short ones are the same by now
+                and (size <= 8 or _same(data, begin, size, pool, bounds[entry]))  # short hashes never collide
             ):
                 break
             slot = (slot + np.uint64(1)) & mask
@@ -192,7 +182,6 @@ def look_up(
 
 @njit(cache=True, nogil=True)
 def refill(slots: Any, hashes: Any, entries: Any) -> Any:
-    """Puts the first `entries` entries into an empty, larger table."""
     mask = np.uint64(slots.size - 1)
     for entry in range(entries):
         slot = hashes[entry] & mask
@@ -203,18 +192,18 @@ def refill(slots: Any, hashes: Any, entries: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def renumber(chunks: Any, numbers: Any, counts: Any, out: Any) -> Any:
-    """Writes the number of each chunk and counts it; line ends stay as they are."""
-    for place in range(chunks.size):
-        chunk = chunks[place]
+    """Write the number of each chunk and count it; newlines (-1) are copied."""
+    for position in range(chunks.size):
+        chunk = chunks[position]
         if chunk >= 0:
             chunk = numbers[chunk]
             counts[chunk] += 1
-        out[place] = chunk
+        out[position] = chunk
 
 
 @njit(cache=True, nogil=True)
 def count_tokens(chunks: Any, bounds: Any) -> Any:
-    """The number of tokens that `chunks` stand for; `bounds[e]` is where entry e's tokens begin."""
+    """The total number of tokens of `chunks`; `bounds[e]` is the offset of entry e's tokens."""
     total = 0
     for chunk in chunks:
         if chunk >= 0:
@@ -224,7 +213,7 @@ def count_tokens(chunks: Any, bounds: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def emit(chunks: Any, bounds: Any, ids: Any, starts: Any, out_ids: Any, out_starts: Any, lengths: Any) -> Any:
-    """Writes the tokens of all chunks one after the other, and the number of tokens of each line."""
+    """Write the concatenated tokens of all chunks, and the number of tokens of each line."""
     written, line, begin = 0, 0, 0
     for chunk in chunks:
         if chunk < 0:
@@ -232,7 +221,7 @@ def emit(chunks: Any, bounds: Any, ids: Any, starts: Any, out_ids: Any, out_star
             line += 1
             begin = written
             continue
-        for place in range(bounds[chunk], bounds[chunk + 1]):
-            out_ids[written] = ids[place]
-            out_starts[written] = starts[place]
+        for position in range(bounds[chunk], bounds[chunk + 1]):
+            out_ids[written] = ids[position]
+            out_starts[written] = starts[position]
             written += 1

@@ -1,154 +1,139 @@
-"""Building a TokenStore, or finding the one that was built before."""
+"""Building a TokenStore, or finding one in the cache that was built before."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
+import tempfile
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+import firth.text
+import firth.tokens
 from firth.cores import in_order
-from firth.errors import CorpusError, StoreError
+from firth.errors import CorpusError, FirthError, StoreError
 from firth.files import cache_folder, digest_bytes, draft_folder, sync, sync_all, write_file, writing
 from firth.progress import progress
 from firth.text.corpus import BLOCK, Corpus
-from firth.text.layout import Block
+from firth.text.layout import TextBlock
 from firth.text.segment import make_segmenter
-from firth.tokens.counting import Numbering, TextFacts, cut_corpus
-from firth.tokens.encoder import NO_TOKENS, ChunkTokens, Encoded, Encoder
-from firth.tokens.jobs import Setup
-from firth.tokens.recall import Recall
+from firth.tokens.encoder import NO_TOKENS, ChunkTokens, EncodedSentences, TextEncoder
+from firth.tokens.lines import carry_document_starts
 from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.spool import Spool
-from firth.tokens.store import FORMAT, TokenStore, id_type
-from firth.tokens.store_writer import StoreWriter
-from firth.tokens.tokenizer import Tokenizer
-from firth.tokens.train import dictionary_of, learn_tokenizer, settle_recipe
-from firth.tokens.workers import run_job, told
+from firth.tokens.store import FILES, FORMAT, StoreInfo, TokenStore, id_dtype
+from firth.tokens.tokenizer import UNK, Tokenizer
+from firth.tokens.train import ChunkCounter, TextStats, chunk_corpus, resolve_recipe, train_from_chunks
+from firth.tokens.workers import JobConfig, run_job, with_progress
 
-Sentences = Iterable[tuple[Encoded, npt.NDArray[np.bool_]]]
-"""The tokens of each block, and which of its sentences begin documents."""
+_LIBRARIES = ("tokenizers", "rjieba", "jieba", "numpy", "numba")
+_MAX_BUFFER_BYTES = 1 << 24
+_MAX_PENDING = 4  # arrays waiting to be written to a file
+
+EncodedBlock = tuple[EncodedSentences, npt.NDArray[np.bool_]]  # and which of its sentences start documents
 
 
 def open_store(corpus: Corpus, tokenizer: Tokenizer, threads: int | None = None) -> TokenStore:
-    """The store of `corpus` under `tokenizer`: found by content if it was built before, built otherwise.
-
-    Stores lie in the cache folder (`$FIRTH_CACHE`), named by what they hold. A key made from the corpus files and the
-    tokenizer leads to them, so the same text in another encoding shares one store.
-    """
-    key = _key(corpus.key(), tokenizer)
-    found = _find(key)
-    if found is not None:
-        return found
-    store = build_store(corpus, tokenizer, _stores(), threads)
-    write_file(key, store.digest.encode())
+    """The store of `corpus` under `tokenizer`: found in the cache, where stores are named by content, or built."""
+    key = _store_key(corpus.key(), tokenizer)
+    store = _find_store(key)
+    if store is None:
+        store = build_store(corpus, tokenizer, _stores(), threads)
+        write_file(key, store.digest.encode())
     return store
 
 
 def open_tokens(recipe: TokenizerRecipe, corpus: Corpus, threads: int | None = None) -> tuple[Tokenizer, TokenStore]:
-    """A tokenizer trained on `corpus` and the store of that corpus: as `train_tokenizer` and `open_store` give them.
+    """A tokenizer trained on `corpus` and the store of the corpus, as `train_tokenizer` and `open_store` return them.
 
-    The text is read and cut once for both. If that was done before, both are found in the cache.
+    The text is read and split into chunks once for both, or both are found in the cache.
 
     >>> from firth.text.corpus import read_corpus
     >>> tokenizer, store = open_tokens(TokenizerRecipe(model="words"), read_corpus([["the cat sat", "the dog ran"]]))
     >>> [tokenizer.decode(store.sentence(index).tolist()) for index in range(2)]
     ['the cat sat', 'the dog ran']
     """
-    recipe = settle_recipe(recipe, corpus)
+    recipe = resolve_recipe(recipe, corpus)
     corpus_key = corpus.key()
-    recall = Recall(cache_folder(), corpus_key, recipe)
-    found = recall.find()
+    # Results are reused only by the very code and libraries that made them.
+    cached = cache_folder() / "keys" / digest_bytes(f"{corpus_key} {recipe} {_code_digest()}".encode())
+    found = _find_tokens(cached, recipe)
     if found is not None:
         return found
-    with Spool() as spool:
-        text, numbering, opens = TextFacts(), Numbering(recipe), []
-        for reply in cut_corpus(corpus, recipe, dictionary_of(recipe), threads):
-            opens.append(text.add(reply))
-            spool.append(numbering.add(reply))
-        tokenizer = learn_tokenizer(recipe, numbering.counts(make_segmenter(recipe.segmenter, dictionary_of(recipe))))
-        key = _key(corpus_key, tokenizer)
-        store = _find(key)
+    with SpillBuffer() as chunk_numbers:
+        stats, counter, document_starts = TextStats(), ChunkCounter(recipe), []
+        for message in chunk_corpus(corpus, recipe, recipe.dictionary_path, threads):
+            document_starts.append(stats.add(message))
+            chunk_numbers.append(counter.add(message))
+        segmenter = make_segmenter(recipe.segmenter, recipe.dictionary_path)
+        tokenizer = train_from_chunks(recipe, counter.counts(segmenter))
+        key = _store_key(corpus_key, tokenizer)
+        store = _find_store(key)
         if store is None:
-            tokens = _encode_chunks(numbering, tokenizer, threads)
-            blocks = zip(spool, map(len, opens), strict=True)
+            tokens = _encode_chunks(counter, tokenizer, threads)
+            blocks = zip(chunk_numbers, map(len, document_starts), strict=True)
             encoded = in_order(lambda block: tokens.emit(*block), blocks, threads)
-            store = _write(_stores(), tokenizer, text, zip(encoded, opens, strict=True))
+            store = _write(_stores(), tokenizer, stats, zip(encoded, document_starts, strict=True))
             write_file(key, store.digest.encode())
-    recall.keep(tokenizer, store)
+    write_file(cache_folder() / "tokenizers" / tokenizer.digest, tokenizer.data)
+    write_file(cached, json.dumps({"store": store.digest, "tokenizer": tokenizer.digest}).encode())
     return tokenizer, store
 
 
 def build_store(corpus: Corpus, tokenizer: Tokenizer, parent: Path, threads: int | None = None) -> TokenStore:
-    """Encodes the corpus into a new store in `parent`, in a folder named by its digest."""
-    text = TextFacts()
-    return _write(parent, tokenizer, text, _encode(corpus, tokenizer, text, threads))
+    """Encode the corpus into a new store in `parent`, in a folder named by its digest."""
+    stats = TextStats()
+    return _write(parent, tokenizer, stats, _encode(corpus, tokenizer, stats, threads))
 
 
-def _encode(
-    corpus: Corpus, tokenizer: Tokenizer, text: TextFacts, threads: int | None
-) -> Iterator[tuple[Encoded, npt.NDArray[np.bool_]]]:
-    setup = Setup.of("encode", tokenizer, corpus.layout)
-    dtype = id_type(len(tokenizer))
+def _encode(corpus: Corpus, tokenizer: Tokenizer, stats: TextStats, threads: int | None) -> Iterator[EncodedBlock]:
+    config = JobConfig.of("encode", tokenizer, corpus.layout)
+    dtype = id_dtype(len(tokenizer))
     with progress("encoding", corpus.size()) as advance:
-        for reply in run_job(setup, told(corpus.blocks(), advance), threads):
-            yield Encoded(*_arrays(reply.arrays[2:], dtype, np.bool_, np.int64)), text.add(reply)
+        for message in run_job(config, with_progress(corpus.blocks(), advance), threads):
+            yield EncodedSentences(*_as_arrays(message.arrays[2:], dtype, np.bool_, np.int64)), stats.add(message)
 
 
-def _encode_chunks(numbering: Numbering, tokenizer: Tokenizer, threads: int | None) -> ChunkTokens:
-    """The tokens of all distinct chunks of a corpus."""
-    if tokenizer.recipe.model == "words":  # that is done before workers have started
-        parts = [Encoder(tokenizer).encode_chunks(numbering.texts)]
+def _encode_chunks(counter: ChunkCounter, tokenizer: Tokenizer, threads: int | None) -> ChunkTokens:
+    if tokenizer.recipe.model == "words":  # finished before workers have started
+        parts = [TextEncoder(tokenizer).encode_chunks(counter.texts)]
     else:
-        replies = run_job(Setup.of("chunks", tokenizer), map(Block, numbering.blocks(BLOCK)), threads)
-        parts = [_arrays(reply.arrays, np.int64, np.uint32, np.bool_) for reply in replies]
-    lengths, ids, starts = map(np.concatenate, zip(*parts, strict=True))
-    return NO_TOKENS.and_then(lengths, ids.astype(id_type(len(tokenizer))), starts)
+        messages = run_job(JobConfig.of("chunks", tokenizer), map(TextBlock, counter.blocks(BLOCK)), threads)
+        parts = [_as_arrays(message.arrays, np.int64, np.uint32, np.bool_) for message in messages]
+    lengths, ids, word_starts = map(np.concatenate, zip(*parts, strict=True))
+    return NO_TOKENS.append(lengths, ids.astype(id_dtype(len(tokenizer))), word_starts)
 
 
-def _arrays(arrays: Sequence[Any], *dtypes: Any) -> tuple[Any, ...]:
-    """Arrays of these types, though they may have come as bytes."""
+def _as_arrays(arrays: Sequence[Any], *dtypes: Any) -> tuple[Any, ...]:
     return tuple(np.frombuffer(array, dtype=dtype) for array, dtype in zip(arrays, dtypes, strict=True))
 
 
-def _write(parent: Path, tokenizer: Tokenizer, text: TextFacts, sentences: Sentences) -> TokenStore:
-    """Writes a new store; `text` is complete when the last sentences are."""
+def _write(parent: Path, tokenizer: Tokenizer, stats: TextStats, blocks: Iterable[EncodedBlock]) -> TokenStore:
+    """Write a new store; `stats` is complete after the last block."""
     with writing(parent), draft_folder(parent) as draft:
         with StoreWriter(draft, tokenizer) as writer:
-            for encoded, opens in sentences:
-                writer.add(encoded, opens)
-            facts = writer.finish(text.digest, text.bytes)
-        if facts.sentences == 0:
+            for encoded, starts_document in blocks:
+                writer.add(encoded, starts_document)
+            info = writer.finish(stats.digest, stats.bytes)
+        if info.sentences == 0:
             raise CorpusError("no sentence of the corpus holds a token: check the text with firth check.")
-        (draft / "store.json").write_text(facts.to_json())
+        (draft / "store.json").write_text(info.to_json())
         sync_all(draft)
-        return _settle(draft, parent / facts.digest)
+        return _publish(draft, parent / info.digest)
 
 
-def _stores() -> Path:
-    return cache_folder() / "stores"
-
-
-def _key(corpus: str, tokenizer: Tokenizer) -> Path:
-    """The file that leads to the store of a corpus, given by its key, under a tokenizer."""
-    return cache_folder() / "keys" / digest_bytes(f"{corpus} {tokenizer.digest} {FORMAT}".encode())
-
-
-def _find(key: Path) -> TokenStore | None:
-    """The store that `key` leads to, if it is there and whole."""
-    try:
-        folder = _stores() / key.read_text()
-        return TokenStore(folder) if folder.is_dir() else None
-    except (FileNotFoundError, StoreError, ValueError):
-        return None
-
-
-def _settle(draft: Path, target: Path) -> TokenStore:
-    """Gives the finished draft its name, unless another process was first: then that store is the same."""
+def _publish(draft: Path, target: Path) -> TokenStore:
+    """Rename the finished draft, unless another process has written the same store meanwhile."""
     try:
         os.rename(draft, target)
         sync(target.parent)
@@ -157,7 +142,159 @@ def _settle(draft: Path, target: Path) -> TokenStore:
             store = TokenStore(target)
             store.verify()
             return store
-        except StoreError:  # what stood there was damaged
+        except StoreError:  # the existing store is damaged
             shutil.rmtree(target, ignore_errors=True)
             os.rename(draft, target)
     return TokenStore(target)
+
+
+def _stores() -> Path:
+    return cache_folder() / "stores"
+
+
+def _store_key(corpus: str, tokenizer: Tokenizer) -> Path:
+    """The file that points to the store of a corpus, given by its key, under a tokenizer."""
+    return cache_folder() / "keys" / digest_bytes(f"{corpus} {tokenizer.digest} {FORMAT}".encode())
+
+
+def _find_store(key: Path) -> TokenStore | None:
+    try:
+        folder = _stores() / key.read_text()
+        return TokenStore(folder) if folder.is_dir() else None
+    except (FileNotFoundError, StoreError, ValueError):
+        return None
+
+
+def _find_tokens(key: Path, recipe: TokenizerRecipe) -> tuple[Tokenizer, TokenStore] | None:
+    """The cached tokenizer and store, if both are intact and the dictionary has not changed."""
+    try:
+        entry = json.loads(key.read_bytes())
+        store = TokenStore(_stores() / entry["store"])
+        data = (cache_folder() / "tokenizers" / entry["tokenizer"]).read_bytes()
+        tokenizer = Tokenizer(data, recipe, recipe.dictionary_path)
+    except (OSError, ValueError, LookupError, TypeError, FirthError):
+        return None
+    return (tokenizer, store) if tokenizer.digest == entry["tokenizer"] == store.info.tokenizer else None
+
+
+@cache
+def _code_digest() -> str:
+    digest = hashlib.sha256()
+    for package in (firth.text, firth.tokens):
+        for path in sorted(Path(package.__path__[0]).glob("*.py")):
+            digest.update(path.read_bytes())
+    digest.update(" ".join(map(version, _LIBRARIES)).encode())
+    return digest.hexdigest()
+
+
+class SpillBuffer:
+    """A sequence of int32 arrays, in memory up to a limit, then in a temporary file; written once, then iterated.
+
+    >>> with SpillBuffer() as buffer:
+    ...     buffer.append(np.array([3, 1, -1], dtype=np.int32))
+    ...     [array.tolist() for array in buffer]
+    [[3, 1, -1]]
+    """
+
+    def __init__(self) -> None:
+        self._sizes: list[int] = []
+        self._file = tempfile.SpooledTemporaryFile(_MAX_BUFFER_BYTES, dir=str(cache_folder()))  # noqa: SIM115
+
+    def __enter__(self) -> SpillBuffer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def append(self, array: npt.NDArray[np.int32]) -> None:
+        folder = cache_folder()
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file.write(array.data)
+        self._sizes.append(array.size)
+
+    def __iter__(self) -> Iterator[npt.NDArray[np.int32]]:
+        self._file.seek(0)
+        for size in self._sizes:
+            array = np.empty(size, dtype=np.int32)
+            self._file.readinto(array.data)
+            yield array
+
+
+class StoreWriter:
+    """Writes the four files of a store; sentences without tokens (of control characters, say) are dropped."""
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
+        self.dtype = np.dtype(id_dtype(len(tokenizer)))
+        self._tokenizer = tokenizer
+        self._open = ExitStack()
+        self._files = [_DigestedFile(folder / name, self._open) for name in FILES]
+        self._tokens = self._sentences = self._documents = self._words = self._unknown = 0
+        self._at_document_end = False
+
+    def __enter__(self) -> StoreWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def add(self, encoded: EncodedSentences, starts_document: npt.NDArray[np.bool_]) -> None:
+        ids, word_starts, sentences, documents = self._files
+        ids.write(encoded.ids)
+        word_starts.write(encoded.word_starts)
+        kept = encoded.lengths > 0
+        if starts_document.size:
+            starts_document[0] |= self._at_document_end
+            starts_document, self._at_document_end = carry_document_starts(starts_document, False, kept)
+        ends = np.cumsum(encoded.lengths[kept])
+        sentences.write((self._tokens + ends - encoded.lengths[kept]).astype(np.uint64))
+        begins = np.flatnonzero(starts_document)
+        documents.write((self._sentences + begins).astype(np.uint64))
+        self._tokens += encoded.ids.size
+        self._sentences += ends.size
+        self._documents += begins.size
+        self._words += int(np.count_nonzero(encoded.word_starts))
+        self._unknown += int(np.count_nonzero(encoded.ids == UNK))
+
+    def finish(self, corpus: str, size: int) -> StoreInfo:
+        """Close the files; `corpus` and `size` are the digest and the size in bytes of the text."""
+        for file, end in zip(self._files[2:], (self._tokens, self._sentences), strict=True):
+            file.write(np.array([end], dtype=np.uint64))
+        digests = {name: file.finish() for name, file in zip(FILES, self._files, strict=True)}
+        self._open.close()
+        return StoreInfo(
+            format=FORMAT,
+            dtype=self.dtype.name,
+            tokens=self._tokens,
+            words=self._words,
+            sentences=self._sentences,
+            documents=self._documents,
+            bytes=size,
+            unknown=self._unknown,
+            corpus=corpus,
+            tokenizer=self._tokenizer.digest,
+            files=digests,
+        )
+
+
+class _DigestedFile:
+    def __init__(self, path: Path, stack: ExitStack) -> None:
+        self._file = stack.enter_context(open(path, "wb"))  # noqa: SIM115 (closed with the others)
+        self._digest = hashlib.sha256()
+        self._thread = stack.enter_context(ThreadPoolExecutor(1))
+        self._pending: deque[Future[None]] = deque()
+
+    def write(self, array: npt.NDArray[Any]) -> None:
+        """Queue an array for writing; it must not change afterwards."""
+        self._pending.append(self._thread.submit(self._write, array.data))
+        while len(self._pending) > _MAX_PENDING:
+            self._pending.popleft().result()
+
+    def finish(self) -> str:
+        while self._pending:
+            self._pending.popleft().result()
+        return self._digest.hexdigest()
+
+    def _write(self, data: memoryview) -> None:
+        self._file.write(data)
+        self._digest.update(data)

@@ -1,8 +1,9 @@
-"""TokenizerRecipe: all that distinguishes one tokenizer from another."""
+"""TokenizerRecipe: the configuration of a tokenizer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from firth.errors import RecipeError
@@ -12,7 +13,7 @@ TokenModel = Literal["words", "chars", "bpe", "byte-bpe", "wordpiece", "pieces"]
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerRecipe:
-    """How text becomes tokens.
+    """How text is tokenised.
 
     >>> TokenizerRecipe(model="words", vocab_size=3)
     Traceback (most recent call last):
@@ -21,23 +22,23 @@ class TokenizerRecipe:
     """
 
     model: TokenModel
-    """What a token is: a word, a character, or a piece found by one of four algorithms."""
+    """The unit: a word, a character, or a subword found by one of four algorithms."""
     vocab_size: int | None = None
-    """At most so many tokens, special ones included; none means all that occur often enough."""
+    """Maximum number of tokens, special ones included; none means all that reach min_count."""
     min_count: int = 1
-    """Words, characters and pairs that occur less often are left out."""
+    """Words, characters and pairs that occur less often are dropped."""
     coverage: float = 0.9995
-    """Pieces of words only: the most frequent characters are tokens until so much of the text is covered."""
+    """Subwords only: the fraction of the text that the characters in the vocabulary must cover."""
     split: Literal["auto", "space", "punctuation"] = "auto"
-    """`words` only: words end at spaces, or also at punctuation; auto looks at the text."""
+    """`words` only: split at spaces, or also at punctuation; auto decides from the text."""
     normalise: Literal["none", "nfc", "nfkc"] = "nfc"
-    """Unicode normalisation before anything else."""
+    """Unicode normalisation, applied first."""
     lowercase: bool = False
-    """Fold letters to lower case."""
+    """Convert to lower case."""
     segmenter: Literal["rjieba", "jieba", "space"] = "rjieba"
-    """What finds the words of Chinese text; space means that they are separated already."""
+    """Word segmenter for Chinese text; space means that words are separated already."""
     dictionary: str | None = None
-    """A file of user words for the segmenter, `word [frequency] [tag]` a line."""
+    """A file of user words for the segmenter, one `word [frequency] [tag]` per line."""
 
     def __post_init__(self) -> None:
         if self.vocab_size is not None and self.vocab_size < 10:
@@ -57,12 +58,15 @@ class TokenizerRecipe:
 
     @property
     def kind(self) -> str:
-        """What an artifact made by this recipe is."""
         return "tokenizer"
 
     @property
+    def dictionary_path(self) -> Path | None:
+        return Path(self.dictionary) if self.dictionary else None
+
+    @property
     def separable(self) -> bool:
-        """Whether a cut beside a Chinese character never changes the tokens on either side."""
+        """Whether splitting beside a Chinese character never changes the tokens on either side."""
         return self.model in ("words", "chars", "wordpiece")
 
     @property

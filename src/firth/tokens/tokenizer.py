@@ -6,24 +6,25 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
 from firth.errors import TokenizerError
 from firth.files import digest_bytes
-from firth.text.segment import HAN, HAN_RANGES, WORD_BREAK, make_segmenter, word_finder
+from firth.text.segment import HAN, HAN_RANGES, WORD_BREAK, WORD_PATTERN, make_segmenter, word_regex
 from firth.tokens.recipe import TokenizerRecipe
 
-PAD, UNK, BOS, EOS, MASK = range(5)
-"""Ids of the special tokens, the same in every tokenizer."""
+PAD, UNK, BOS, EOS, MASK = range(5)  # ids of the special tokens, the same in every tokenizer
+FIRST_WORD = MASK + 1
 
 
 class Tokens(NamedTuple):
-    """What a text becomes: ids, whether each token begins a word, and where it stands in the text."""
+    """Ids, whether each token starts a word, and character offsets in the text."""
 
     ids: list[int]
-    starts: list[bool]
+    word_starts: list[bool]
     offsets: list[tuple[int, int]]
 
 
@@ -48,10 +49,7 @@ class Tokenizer:
         *,
         vocabulary: list[str] | None = None,
     ) -> None:
-        """`data` is a `tokenizer.json` that was made for `recipe`.
-
-        Whoever has just made it says so by giving the `vocabulary` too; then it is read when it is first needed.
-        """
+        """`data` is a `tokenizer.json` made for `recipe`; if `vocabulary` is given, it is parsed only when needed."""
         self.data = data
         self.recipe = recipe
         self.dictionary = dictionary
@@ -59,7 +57,7 @@ class Tokenizer:
         if vocabulary is not None:
             self.vocabulary = vocabulary
             return
-        found = tuple(self.backend.id_to_token(place) for place in range(5))
+        found = tuple(self.backend.id_to_token(index) for index in range(FIRST_WORD))
         if found != recipe.specials:
             raise TokenizerError(
                 f"tokenizer.json begins with the tokens {found}, not {recipe.specials}: it was not made by Firth "
@@ -68,15 +66,14 @@ class Tokenizer:
 
     @cached_property
     def backend(self) -> tokenizers.Tokenizer:
-        """The tokenizer of the `tokenizers` library."""
         try:
             return tokenizers.Tokenizer.from_str(self.data.decode())
-        except Exception as error:  # the library raises plain Exception for whatever is wrong in the file
+        except Exception as error:  # the library raises plain Exception for all errors
             raise TokenizerError(f"tokenizer.json cannot be read: {error}; make it again with firth train.") from None
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all that decides the ids and word bounds."""
+        """SHA-256 of everything that determines the ids and word bounds."""
         words = self.dictionary.read_bytes() if self.dictionary else b""
         return digest_bytes(self.data + self.recipe.segmenter.encode() + words)
 
@@ -90,8 +87,7 @@ class Tokenizer:
 
     @cached_property
     def vocabulary(self) -> list[str]:
-        """All tokens in the order of their ids."""
-        return [str(self.backend.id_to_token(place)) for place in range(len(self))]
+        return [str(self.backend.id_to_token(index)) for index in range(len(self))]
 
     def id(self, token: str) -> int:
         """The id of a token, or that of the unknown token."""
@@ -99,61 +95,56 @@ class Tokenizer:
         return UNK if found is None else int(found)
 
     def encode(self, text: str) -> Tokens:
-        """The tokens of a text, without special ones around it."""
+        """The tokens of a text, without added special tokens."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[Tokens]:
-        """The tokens of each text; offsets are places in `spaced(text)`."""
-        spaced = [self.spaced(text) for text in texts]
-        found = self.backend.encode_batch(spaced, add_special_tokens=False)
-        marked = [self.segmenter.mark(text) for text in spaced]
+        """The tokens of each text; offsets refer to `presegment(text)`."""
+        texts = [self.presegment(text) for text in texts]
+        found = self.backend.encode_batch(texts, add_special_tokens=False)
+        marked = [self.segmenter.mark(text) for text in texts]
         return [
-            Tokens(one.ids, token_starts(one.offsets, word_starts(mark)), one.offsets)
+            Tokens(one.ids, flag_word_starts(one.offsets, find_word_starts(mark)), one.offsets)
             for one, mark in zip(found, marked, strict=True)
         ]
 
     def tokenize(self, text: str) -> list[str]:
-        """The tokens of a text as strings."""
-        return list(self.backend.encode(self.spaced(text), add_special_tokens=False).tokens)
+        return list(self.backend.encode(self.presegment(text), add_special_tokens=False).tokens)
 
-    def spaced(self, text: str) -> str:
-        """The text as `tokenizer.json` expects it: for `words`, with spaces between the words of Chinese."""
+    def presegment(self, text: str) -> str:
+        """The text as `tokenizer.json` expects it: for `words`, with spaces between Chinese words."""
         if self.recipe.model != "words":
             return text
         return self.segmenter.mark(text).replace(WORD_BREAK, " ")
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text that the ids stand for; special tokens are left out.
-
-        byte-bpe restores any text, bpe, pieces and chars every text of known characters; words and wordpiece lose the
-        spaces around punctuation marks, which are put back by rule.
-        """
+        """The text of the ids, without special tokens; the spacing of `words` and `wordpiece` is restored by rule."""
         text = str(self.backend.decode(list(ids), skip_special_tokens=True))
         return join_words(text) if self.recipe.model in ("words", "wordpiece") else text
 
 
-def word_starts(marked: str) -> list[int]:
-    """Where words begin, as places in the text without its word breaks; the space before a word belongs to it.
+def find_word_starts(marked: str) -> list[int]:
+    """The start of each word in the text without its word breaks; the space before a word belongs to it.
 
-    >>> word_starts("don't stop, 3.50")
+    >>> find_word_starts("don't stop, 3.50")
     [0, 5, 10, 11]
     """
     starts, breaks, seen = [0], 0, 0
-    for match in word_finder().finditer(marked):
+    for match in word_regex().finditer(marked):
         breaks += marked.count(WORD_BREAK, seen, match.end())
         seen = match.end()
         starts.append(seen - breaks)
     return starts[:-1]
 
 
-def token_starts(offsets: Sequence[tuple[int, int]], words: Sequence[int]) -> list[bool]:
-    """Whether each token begins a word: the first one does, others when the next word begins in them."""
+def flag_word_starts(offsets: Sequence[tuple[int, int]], words: Sequence[int]) -> list[bool]:
+    """Whether each token starts a word: the first does, others if the next word starts within them."""
     flags, word = [], 0
-    for place, (_, end) in enumerate(offsets):
+    for index, (_, end) in enumerate(offsets):
         first = word
-        while word < len(words) and words[word] < max(end, 1):  # a token may stand for a space before the text
+        while word < len(words) and words[word] < max(end, 1):  # a token may represent a space before the text
             word += 1
-        flags.append(word > first or place == 0)
+        flags.append(word > first or index == 0)
     return flags
 
 
@@ -164,10 +155,110 @@ _AFTER = re.compile(r"(?<=[(\[{$“‘]) ")
 
 
 def join_words(text: str) -> str:
-    """Words separated by spaces as a person would write them.
+    """The text of space-separated words with usual spacing.
 
     >>> join_words("He said ( twice ) : no , it is n't . 我们 喜欢 语言 。")
     "He said (twice): no, it isn't. 我们喜欢语言。"
     """
     text = _AFTER.sub("", _BEFORE.sub("", text))
     return _AROUND_WIDE.sub("", text) if HAN.search(text) else text
+
+
+SPACE_MARK = "▁"
+_PLAIN_HAN = "\u3400-\u4dbf\u4e00-\u9fff"
+
+# Runs of letters, digits or other characters, each with the space mark before it: pieces never mix them.
+_RUNS = rf"{SPACE_MARK}?(?:[\p{{L}}\p{{M}}]+|\p{{N}}+|[^\s\p{{L}}\p{{M}}\p{{N}}{SPACE_MARK}]+)|{SPACE_MARK}"
+
+
+def make_backend(model: Any, recipe: TokenizerRecipe) -> tokenizers.Tokenizer:
+    """A `tokenizers.Tokenizer` around `model` with the recipe's normaliser, pre-tokenizer and decoder."""
+    backend = tokenizers.Tokenizer(model)
+    backend.normalizer = normalizers.Sequence(_normalisers(recipe))
+    backend.pre_tokenizer = _pre_tokenizer(recipe)
+    backend.decoder = _DECODERS[recipe.model]
+    return backend
+
+
+def add_specials(backend: tokenizers.Tokenizer, recipe: TokenizerRecipe) -> None:
+    """Register the special tokens (ids 0 to 4) so that they are recognised in text."""
+    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in recipe.specials])
+
+
+class WordSplitter:
+    """Splits chunks into words, the character runs that no token crosses, like the library's pre-tokenizer.
+
+    >>> WordSplitter(TokenizerRecipe(model="words", split="punctuation")).words("don't,")
+    ["don't", ',']
+    """
+
+    def __init__(self, recipe: TokenizerRecipe) -> None:
+        blank = make_backend(models.WordLevel({}, unk_token=recipe.specials[1]), recipe)
+        self._normalise = blank.normalizer.normalize_str
+        self._pre_tokenize = blank.pre_tokenizer.pre_tokenize_str
+        self._special = re.compile("|".join(map(re.escape, recipe.specials)))
+        self.is_plain = plain_word(recipe).fullmatch
+        # Whether a chunk equal to a word is always that word.
+        self.is_identity = recipe.split == "space" and recipe.normalise != "nfkc" and not recipe.lowercase
+
+    def words(self, chunk: str) -> list[str]:
+        parts = self._special.split(chunk.replace(WORD_BREAK, " "))
+        return [word for part in parts for word, _ in self._pre_tokenize(self._normalise(part))]
+
+    def word(self, chunk: str) -> str | None:
+        """The only word of a chunk, or None if it has none or several."""
+        words = self._pre_tokenize(self._normalise(chunk))
+        return words[0][0] if len(words) == 1 and not self._special.search(chunk) else None
+
+
+def plain_word(recipe: TokenizerRecipe) -> re.Pattern[str]:
+    """Matches chunks that are one word, unchanged by normalisation and without `<`, which starts special tokens."""
+    if recipe.model != "words":
+        return re.compile(r"(?!)")
+    letters = "a-z" if recipe.lowercase else "A-Za-z"
+    if recipe.split == "punctuation":
+        return re.compile(rf"[{letters}0-9]+|[{_PLAIN_HAN}]+")
+    if not recipe.lowercase and recipe.normalise != "nfkc":
+        letters += "\u00a1-\u02ff\u2010-\u2027"
+    return re.compile(rf"[!-;=-@\[-`{{-~{letters}{_PLAIN_HAN}]+")
+
+
+def _normalisers(recipe: TokenizerRecipe) -> list[Any]:
+    chain: list[Any] = []
+    if recipe.normalise != "none":
+        chain.append(normalizers.NFC() if recipe.normalise == "nfc" else normalizers.NFKC())
+    if recipe.model == "wordpiece":
+        options = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": False}
+        chain.append(normalizers.BertNormalizer(**options, lowercase=recipe.lowercase))
+    elif recipe.lowercase:
+        chain.append(normalizers.Lowercase())
+    if recipe.model == "chars":
+        chain.append(normalizers.Replace(" ", SPACE_MARK))
+    return chain
+
+
+def _pre_tokenizer(recipe: TokenizerRecipe) -> Any:
+    match recipe.model:
+        case "words":
+            splitters: list[Any] = [pre_tokenizers.WhitespaceSplit()]
+            if recipe.split == "punctuation":
+                splitters.append(pre_tokenizers.Split(Regex(WORD_PATTERN.format(marks="")), "isolated"))
+            return pre_tokenizers.Sequence(splitters) if len(splitters) > 1 else splitters[0]
+        case "chars":
+            return pre_tokenizers.Split(Regex("(?m:.)"), "isolated")
+        case "byte-bpe":
+            return pre_tokenizers.ByteLevel(add_prefix_space=False)
+        case "wordpiece":
+            return pre_tokenizers.BertPreTokenizer()
+        case "bpe" | "pieces":
+            metaspace = pre_tokenizers.Metaspace(SPACE_MARK, prepend_scheme="always")
+            return pre_tokenizers.Sequence([metaspace, pre_tokenizers.Split(Regex(_RUNS), "isolated")])
+
+
+_DECODERS: dict[str, Any] = {
+    "words": None,
+    "chars": decoders.Sequence([decoders.Replace(SPACE_MARK, " "), decoders.Fuse()]),
+    "byte-bpe": decoders.ByteLevel(),
+    "wordpiece": decoders.WordPiece(prefix="##", cleanup=False),
+    **dict.fromkeys(("bpe", "pieces"), decoders.Metaspace(SPACE_MARK, prepend_scheme="always")),
+}

@@ -1,7 +1,7 @@
-"""Numba kernels of Brown clustering: the loss of every merge, kept up to date exactly.
+"""Numba kernels of Brown clustering: the loss of every merge, updated exactly.
 
-With n(a, b) how often class b follows class a, l(a) and r(a) its sums over a row and a column, N the sum of all and
-f(n) = n log n, the average mutual information I of neighbouring classes is
+With n(a, b) the count of class b after class a, l(a) and r(a) its sums over a row and a column, N the total and
+f(n) = n log n, the average mutual information I of adjacent classes is
 
     N I = sum f(n(a, b)) - sum f(l(a)) - sum f(r(b)) + N log N
 
@@ -11,10 +11,10 @@ so that with h(x, y) = f(x + y) - f(x) - f(y), merging a and b loses
                    - sum over the other classes c of [h(n(a,c), n(b,c)) + h(n(c,a), n(c,b))]
     own(a, b) = f(n(a,a) + n(a,b) + n(b,a) + n(b,b)) - f(n(a,a)) - f(n(a,b)) - f(n(b,a)) - f(n(b,b))
 
-h is 0 where x or y is: rare words have few neighbours and change few losses. All terms are integers (f is rounded to
-a fixed number of binary places), so the order of additions does not matter and nothing drifts.
+h is 0 where x or y is: rare words have few neighbours and change few losses. All terms are integers (f is rounded to a
+fixed-point number), so the order of additions does not matter and errors do not accumulate.
 
-Slots hold the classes. The last slot holds all words that have had no turn yet; it is never merged.
+Slots hold the classes. The last slot holds all words that are not yet processed; it is never merged.
 """
 
 from __future__ import annotations
@@ -24,32 +24,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-NONE = np.iinfo(np.int64).max
-"""The loss of a merge that cannot be."""
+NONE = np.iinfo(np.int64).max  # the loss of an impossible merge
 
 
-class Classes(NamedTuple):
+class ClusterState(NamedTuple):
     """The state of the clustering, all int64."""
 
-    after: Any
-    """after[a, b] = n(a, b)."""
-    before: Any
-    """Its transpose: before[b, a] = n(a, b)."""
+    after: Any  # after[a, b] = n(a, b)
+    before: Any  # its transpose: before[b, a] = n(a, b)
     left: Any
     right: Any
-    loss: Any
-    """N loss(a, b), symmetric; `NONE` on the diagonal and for slots that hold no class."""
-    live: Any
-    """Whether a slot holds a class that can be merged."""
-    table: Any
-    """f(n) of small n."""
-    scale: Any
-    """A power of two: f is rounded to multiples of 1 / scale."""
+    loss: Any  # N loss(a, b), symmetric; `NONE` on the diagonal and for slots that hold no class
+    live: Any  # whether a slot holds a mergeable class
+    table: Any  # f(n) of small n
+    scale: Any  # a power of two: f is rounded to multiples of 1 / scale
 
 
 @njit(cache=True, nogil=True)
 def f(n: Any, table: Any, scale: Any) -> Any:
-    """n log n as an integer."""
+    """n log n in fixed point."""
     if n < table.size:
         return table[n]
     return np.int64(np.rint(n * np.log(np.float64(n)) * scale))
@@ -57,34 +50,34 @@ def f(n: Any, table: Any, scale: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def h(x: Any, y: Any, table: Any, scale: Any) -> Any:
-    """What f gains by adding up first."""
+    """f(x + y) - f(x) - f(y)."""
     if x == 0 or y == 0:
         return np.int64(0)
     return f(x + y, table, scale) - f(x, table, scale) - f(y, table, scale)
 
 
 @njit(cache=True, nogil=True)
-def _split_context(state: Any, whole: Any, part: Any, sign: Any, one: Any, two: Any) -> Any:
-    """Changes the losses of all pairs but those with `one` and `two`, for a neighbour that becomes two.
+def _split_neighbour(state: Any, whole: Any, part: Any, sign: Any, one: Any, two: Any) -> Any:
+    """Updates the losses of all pairs except those with `one` and `two`, for a neighbour that is split in two.
 
-    It was met `whole[a]` times beside each class a, of which `part[a]` are the second one's now. With sign -1 two
-    neighbours become one.
+    It occurs `whole[a]` times beside each class a, of which `part[a]` now belong to the second one. With sign -1 two
+    neighbours are joined.
     """
     table, scale, live, loss = state.table, state.scale, state.live, state.loss
-    met = np.empty(live.size, dtype=np.int64)
+    present = np.empty(live.size, dtype=np.int64)
     size = 0
     for a in range(live.size):
         if live[a] and whole[a] != 0 and a != one and a != two:
-            met[size] = a
+            present[size] = a
             size += 1
-    for a in met[:size]:
+    for a in present[:size]:
         w, p = whole[a], part[a]
         if p == 0:
             continue
         f_whole, f_rest, f_part = f(w, table, scale), f(w - p, table, scale), f(p, table, scale)
-        for b in met[:size]:
+        for b in present[:size]:
             v, q = whole[b], part[b]
-            if b == a or (q != 0 and b < a):  # two classes that both have a part are met once
+            if b == a or (q != 0 and b < a):  # pairs where both have a part are visited once
                 continue
             # h(w - p, v - q) + h(p, q) - h(w, v), where much is nothing if q is
             gain = f_whole - f(w + v, table, scale)
@@ -101,35 +94,35 @@ def _split_context(state: Any, whole: Any, part: Any, sign: Any, one: Any, two: 
 
 @njit(cache=True, nogil=True)
 def own(aa: Any, ab: Any, ba: Any, bb: Any, table: Any, scale: Any) -> Any:
-    """What f gains where two classes that are merged stand beside themselves and each other."""
+    """The term of the loss from adjacent occurrences of the two merged classes."""
     apart = f(aa, table, scale) + f(ab, table, scale) + f(ba, table, scale) + f(bb, table, scale)
     return f(aa + ab + ba + bb, table, scale) - apart
 
 
 @njit(cache=True, nogil=True)
-def _share(state: Any, fresh: Any, c: Any, others: Any, old: Any, new: Any) -> Any:
-    """Changes the losses `fresh` of one class with every other, where it is met `new` times beside c instead of `old`.
+def _change_shared(state: Any, new_losses: Any, c: Any, others: Any, old: Any, new: Any) -> Any:
+    """Updates the losses of a class with every other, where it occurs `new` times beside c instead of `old`.
 
-    `others[a]` is how often each class a stands on that side of c.
+    `others[a]` is the count of each class a on that side of c.
     """
     table, scale, live = state.table, state.scale, state.live
     if new == old:
         return
     for a in range(live.size):
         if others[a] != 0 and a != c and live[a]:
-            fresh[a] += h(old, others[a], table, scale) - h(new, others[a], table, scale)
+            new_losses[a] += h(old, others[a], table, scale) - h(new, others[a], table, scale)
 
 
 @njit(cache=True, nogil=True)
 def add_word(state: Any, slot: Any, row: Any, column: Any, itself: Any) -> Any:
-    """Puts a word into an empty slot, out of the last one, where those wait that have had no turn.
+    """Moves a word from the last slot, of unprocessed words, into an empty one.
 
-    `row[c]` is how often class c follows the word, `column[c]` how often it goes before it, `itself` the word both.
+    `row[c]` is the count of class c after the word, `column[c]` before it, `itself` of the word after itself.
     """
     after, before, left, right, loss, live, table, scale = state
     rest = live.size - 1
-    _split_context(state, before[rest], column, np.int64(1), np.int64(-1), np.int64(-1))
-    _split_context(state, after[rest], row, np.int64(1), np.int64(-1), np.int64(-1))
+    _split_neighbour(state, before[rest], column, np.int64(1), np.int64(-1), np.int64(-1))
+    _split_neighbour(state, after[rest], row, np.int64(1), np.int64(-1), np.int64(-1))
     for c in range(live.size):
         after[slot, c] = before[c, slot] = row[c]
         before[slot, c] = after[c, slot] = column[c]
@@ -146,22 +139,22 @@ def add_word(state: Any, slot: Any, row: Any, column: Any, itself: Any) -> Any:
         right[slot] += before[slot, c]
     left[rest] -= left[slot]
     right[rest] -= right[slot]
-    fresh = np.zeros(live.size, dtype=np.int64)
+    new_losses = np.zeros(live.size, dtype=np.int64)
     for c in range(live.size):
         if c != slot:
-            _share(state, fresh, c, before[c], np.int64(0), row[c])
-            _share(state, fresh, c, after[c], np.int64(0), column[c])
+            _change_shared(state, new_losses, c, before[c], np.int64(0), row[c])
+            _change_shared(state, new_losses, c, after[c], np.int64(0), column[c])
     for a in range(live.size):
         if live[a]:
-            fresh[a] += h(left[a], left[slot], table, scale) + h(right[a], right[slot], table, scale)
-            fresh[a] -= own(after[a, a], after[a, slot], after[slot, a], itself, table, scale)
-            loss[a, slot] = loss[slot, a] = fresh[a]
+            new_losses[a] += h(left[a], left[slot], table, scale) + h(right[a], right[slot], table, scale)
+            new_losses[a] -= own(after[a, a], after[a, slot], after[slot, a], itself, table, scale)
+            loss[a, slot] = loss[slot, a] = new_losses[a]
     live[slot] = True
 
 
 @njit(cache=True, nogil=True)
 def best_merge(loss: Any) -> Any:
-    """The two classes whose merge loses least, the lowest slots where several lose the same."""
+    """The two classes whose merge loses least; ties go to the lowest slots."""
     best, one, two = NONE, 0, 0
     for a in range(loss.shape[0]):
         least = NONE
@@ -178,115 +171,113 @@ def best_merge(loss: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _merged_losses(state: Any, many: Any, few: Any) -> Any:
-    """The losses of merging every other class with the union of two: those of the first, changed by the second."""
+    """The losses of merging every other class with the union of two, derived from those of the first."""
     after, before, left, right, loss, live, table, scale = state
-    fresh = loss[many].copy()
+    new_losses = loss[many].copy()
     for c in range(live.size):
         if c != many and c != few:
-            _share(state, fresh, c, before[c], after[many, c], after[many, c] + after[few, c])
-            _share(state, fresh, c, after[c], before[many, c], before[many, c] + before[few, c])
+            _change_shared(state, new_losses, c, before[c], after[many, c], after[many, c] + after[few, c])
+            _change_shared(state, new_losses, c, after[c], before[many, c], before[many, c] + before[few, c])
     both = after[many, many] + after[many, few] + after[few, many] + after[few, few]
     for b in range(live.size):
         if live[b] and b != many and b != few:
             bb, mb, bm = after[b, b], after[many, b], after[b, many]
-            fresh[b] += own(after[many, many], mb, bm, bb, table, scale)
-            fresh[b] -= own(both, mb + after[few, b], bm + after[b, few], bb, table, scale)
-            fresh[b] += h(after[many, few], after[b, few], table, scale)  # the second one is no neighbour any more
-            fresh[b] += h(before[many, few], before[b, few], table, scale)
-            fresh[b] += h(left[many] + left[few], left[b], table, scale) - h(left[many], left[b], table, scale)
-            fresh[b] += h(right[many] + right[few], right[b], table, scale) - h(right[many], right[b], table, scale)
-    return fresh
+            new_losses[b] += own(after[many, many], mb, bm, bb, table, scale)
+            new_losses[b] -= own(both, mb + after[few, b], bm + after[b, few], bb, table, scale)
+            new_losses[b] += h(after[many, few], after[b, few], table, scale)  # the second one is no longer a neighbour
+            new_losses[b] += h(before[many, few], before[b, few], table, scale)
+            new_losses[b] += h(left[many] + left[few], left[b], table, scale) - h(left[many], left[b], table, scale)
+            new_losses[b] += h(right[many] + right[few], right[b], table, scale)
+            new_losses[b] -= h(right[many], right[b], table, scale)
+    return new_losses
 
 
 @njit(cache=True, nogil=True)
-def merge(state: Any, kept: Any, gone: Any) -> Any:
-    """Makes one class of two, in the slot of the first."""
+def merge(state: Any, kept: Any, removed: Any) -> Any:
+    """Merges two classes into the slot of the first."""
     after, before, left, right, loss, live, _, _ = state
     surplus = 0
     for c in range(live.size):
-        surplus += (after[kept, c] > 0) + (before[kept, c] > 0) - (after[gone, c] > 0) - (before[gone, c] > 0)
-    many, few = (kept, gone) if surplus >= 0 else (gone, kept)  # neighbours: the fewer the cheaper
-    fresh = _merged_losses(state, many, few)
-    _split_context(state, before[many] + before[few], before[few], np.int64(-1), many, few)
-    _split_context(state, after[many] + after[few], after[few], np.int64(-1), many, few)
-    live[gone] = False
-    left[kept], left[gone] = left[kept] + left[gone], 0
-    right[kept], right[gone] = right[kept] + right[gone], 0
+        surplus += (after[kept, c] > 0) + (before[kept, c] > 0) - (after[removed, c] > 0) - (before[removed, c] > 0)
+    many, few = (kept, removed) if surplus >= 0 else (removed, kept)  # fewer neighbours are cheaper
+    new_losses = _merged_losses(state, many, few)
+    _split_neighbour(state, before[many] + before[few], before[few], np.int64(-1), many, few)
+    _split_neighbour(state, after[many] + after[few], after[few], np.int64(-1), many, few)
+    live[removed] = False
+    left[kept], left[removed] = left[kept] + left[removed], 0
+    right[kept], right[removed] = right[kept] + right[removed], 0
     for c in range(live.size):
-        after[kept, c], after[gone, c] = after[kept, c] + after[gone, c], 0
-        before[kept, c], before[gone, c] = before[kept, c] + before[gone, c], 0
-        loss[gone, c] = loss[c, gone] = NONE
+        after[kept, c], after[removed, c] = after[kept, c] + after[removed, c], 0
+        before[kept, c], before[removed, c] = before[kept, c] + before[removed, c], 0
+        loss[removed, c] = loss[c, removed] = NONE
         if live[c] and c != kept:
-            loss[kept, c] = loss[c, kept] = fresh[c]
+            loss[kept, c] = loss[c, kept] = new_losses[c]
     for c in range(live.size):
-        after[c, kept], after[c, gone] = after[c, kept] + after[c, gone], 0
-        before[c, kept], before[c, gone] = before[c, kept] + before[c, gone], 0
+        after[c, kept], after[c, removed] = after[c, kept] + after[c, removed], 0
+        before[c, kept], before[c, removed] = before[c, kept] + before[c, removed], 0
 
 
-class Members(NamedTuple):
-    """Which words each slot holds, as chains: all int64."""
+class ClusterMembers(NamedTuple):
+    """The words of each slot as linked lists, all int64."""
 
-    place: Any
-    """The slot of each word."""
-    following: Any
-    """The next word of the same slot, or -1."""
+    slot_of: Any  # the slot of each word
+    next_word: Any  # the next word of the same slot, or -1
     first: Any
     last: Any
     sizes: Any
 
 
 @njit(cache=True, nogil=True)
-def _move(members: Any, kept: Any, gone: Any) -> Any:
-    """Puts the words of one slot behind those of another."""
-    place, following, first, last, sizes = members
-    word = first[gone]
+def _move(members: Any, kept: Any, removed: Any) -> Any:
+    slot_of, next_word, first, last, sizes = members
+    word = first[removed]
     while word >= 0:
-        place[word] = kept
-        word = following[word]
-    following[last[kept]] = first[gone]
-    last[kept] = last[gone]
-    sizes[kept] += sizes[gone]
-    sizes[gone] = 0
+        slot_of[word] = kept
+        word = next_word[word]
+    next_word[last[kept]] = first[removed]
+    last[kept] = last[removed]
+    sizes[kept] += sizes[removed]
+    sizes[removed] = 0
 
 
 @njit(cache=True, nogil=True)
 def merge_best(state: Any, members: Any) -> Any:
-    """Merges the two classes that lose least by it, into the slot of the one with more words; returns (kept, gone)."""
-    kept, gone = best_merge(state.loss)
-    if members.sizes[gone] > members.sizes[kept]:
-        kept, gone = gone, kept
-    merge(state, kept, gone)
-    _move(members, kept, gone)
-    return kept, gone
+    """Merges the two classes that lose least, into the slot with more words; returns (kept, removed)."""
+    kept, removed = best_merge(state.loss)
+    if members.sizes[removed] > members.sizes[kept]:
+        kept, removed = removed, kept
+    merge(state, kept, removed)
+    _move(members, kept, removed)
+    return kept, removed
 
 
 @njit(cache=True, nogil=True)
-def _gather(word: Any, begins: Any, others: Any, counts: Any, place: Any, row: Any) -> Any:
-    """Adds up the neighbours of a word by their slots; returns how often it is its own neighbour."""
+def _gather(word: Any, begins: Any, others: Any, counts: Any, slot_of: Any, row: Any) -> Any:
+    """Sums the neighbours of a word by slot; returns the count of the word beside itself."""
     row[:] = 0
     itself = np.int64(0)
     for i in range(begins[word], begins[word + 1]):
         if others[i] == word:
             itself = counts[i]
         else:
-            row[place[others[i]]] += counts[i]
+            row[slot_of[others[i]]] += counts[i]
     return itself
 
 
 @njit(cache=True, nogil=True)
-def take_turns(state: Any, members: Any, words: Any, followers: Any, leaders: Any, free: Any) -> Any:
-    """Gives each of the words its turn: a slot of its own, and then a merge if no slot is left; returns the free slot.
+def cluster_words(state: Any, members: Any, words: Any, followers: Any, predecessors: Any, free: Any) -> Any:
+    """Gives each word a slot of its own, and merges two slots if none is left; returns the free slot.
 
-    `followers` and `leaders` are (begins, others, counts) of the neighbours of each word.
+    `followers` and `predecessors` are (bounds, others, counts) of the neighbours of each word.
     """
     slots = state.live.size - 1
     row = np.zeros(slots + 1, dtype=np.int64)
     column = np.zeros(slots + 1, dtype=np.int64)
     for word in words:
-        itself = _gather(word, followers[0], followers[1], followers[2], members.place, row)
-        _gather(word, leaders[0], leaders[1], leaders[2], members.place, column)
+        itself = _gather(word, followers[0], followers[1], followers[2], members.slot_of, row)
+        _gather(word, predecessors[0], predecessors[1], predecessors[2], members.slot_of, column)
         add_word(state, free, row, column, itself)
-        members.place[word] = free
+        members.slot_of[word] = free
         members.first[free] = members.last[free] = word
         members.sizes[free] = 1
         if free + 1 < slots and not state.live[free + 1]:

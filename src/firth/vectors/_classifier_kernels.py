@@ -1,7 +1,6 @@
-"""Numba kernels of the bag of tricks: the rows of texts, and one step from their mean to a label.
+"""Numba kernels of the fastText classifier: the rows of texts, and one SGD step from their mean to a label.
 
-Names: a text's tokens are `ids`; `begins` and `ends` say where texts lie; rows are those of the input table, and -1 is
-an n-gram that has none.
+Rows are those of the input table; -1 is an n-gram without one.
 """
 # mypy: disable-error-code="untyped-decorator"
 
@@ -13,108 +12,90 @@ from typing import Any
 import numpy as np
 from numba import float32, int64, njit, uint64
 
-from firth.prefetch import prefetch
-from firth.vectors._step_kernels import mixed, random_start
+from firth.vectors._step_kernels import block_seed, prefetch_row, splitmix64
+from firth.vectors._subword_kernels import FNV_BASIS, fnv1a
 
 _UNK, _END = 1, 3
-_BASIS, _PRIME, _LOW = np.uint64(2166136261), np.uint64(16777619), np.uint64(0xFFFFFFFF)
-_SIGN, _HIGH = np.uint64(0xFFFFFF00), np.uint64(0xFFFFFFFF00000000)
+_HIGH = np.uint64(0xFFFFFFFF00000000)
 _FACTOR = np.uint64(116049371)
-_LINE, _SOON = 16, 4  # numbers in a line of cache; rows that are asked for ahead
+_AHEAD = 4  # rows prefetched ahead
 
 
 @njit(cache=True, nogil=True)
 def hash_words(data: Any, bounds: Any, hashes: Any) -> None:
-    """FNV-1a of each word's signed bytes, a signed number of 32 bits: fastText extends both with their signs."""
+    """fastText's hash of each word: FNV-1a of its sign-extended bytes, in 32 bits, sign-extended."""
     for word in range(hashes.size):
-        value = _BASIS
-        for place in range(bounds[word], bounds[word + 1]):
-            byte = uint64(data[place])
-            value = ((value ^ (byte | _SIGN if byte > uint64(127) else byte)) * _PRIME) & _LOW
+        value = FNV_BASIS
+        for i in range(bounds[word], bounds[word + 1]):
+            value = fnv1a(value, data[i])
         hashes[word] = value | _HIGH if value >> uint64(31) else value
 
 
 @njit(cache=True, nogil=True)
 def gather(ids: Any, begins: Any, ends: Any, out: Any) -> None:
-    """Puts texts one after the other, each with its end, which is a word too."""
-    place = 0
+    """Concatenates texts, each followed by the end-of-text token."""
+    i = 0
     for text in range(begins.size):
         for token in range(begins[text], ends[text]):
-            out[place] = ids[token]
-            place += 1
-        out[place] = _END
-        place += 1
+            out[i] = ids[token]
+            i += 1
+        out[i] = _END
+        i += 1
 
 
 @njit(cache=True, nogil=True)
-def mark_ngrams(ids: Any, bounds: Any, hashes: Any, longest: Any, used: Any) -> None:
-    """Sets `used` for the bucket of each n-gram of two to `longest` words."""
-    buckets = uint64(used.size)
-    for text in range(bounds.size - 1):
-        for first in range(bounds[text], bounds[text + 1]):
-            if ids[first] == _UNK:
-                continue
-            value = hashes[ids[first]]
-            for last in range(first + 1, min(first + longest, bounds[text + 1])):
-                if ids[last] == _UNK:
-                    break
-                value = value * _FACTOR + hashes[ids[last]]
-                used[int64(value % buckets)] = True
-
-
-@njit(cache=True, nogil=True)
-def count_rows(ids: Any, bounds: Any, starts: Any, longest: Any, places: Any) -> None:
-    """Where the rows of each text begin, if none of its words is unknown, and the end: more than that it never has."""
+def count_rows(ids: Any, bounds: Any, starts: Any, max_order: Any, row_bounds: Any) -> None:
+    """Upper bounds of the row bounds of each text, reached if no word is unknown."""
     total = 0
     for text in range(bounds.size - 1):
-        places[text] = total
-        for place in range(bounds[text], bounds[text + 1]):
-            total += starts[ids[place] + 1] - starts[ids[place]]
-            total += min(longest - 1, bounds[text + 1] - place - 1)
-    places[bounds.size - 1] = total
+        row_bounds[text] = total
+        for i in range(bounds[text], bounds[text + 1]):
+            total += starts[ids[i] + 1] - starts[ids[i]]
+            total += min(max_order - 1, bounds[text + 1] - i - 1)
+    row_bounds[bounds.size - 1] = total
 
 
 @njit(cache=True, nogil=True)
 def list_rows(
-    ids: Any, bounds: Any, starts: Any, parts: Any, hashes: Any, longest: Any, slots: Any, rows: Any, places: Any
-) -> Any:
-    """Lists the rows of each text's words, then of its n-grams of two to `longest` words; returns how many.
+    ids: Any, bounds: Any, starts: Any, subwords: Any, hashes: Any, max_order: Any, bucket_rows: Any, rows: Any,
+    row_bounds: Any,
+) -> Any:  # fmt: skip
+    """Lists the rows of each text's words, then of its word n-grams of order 2 to `max_order`; returns their number.
 
-    The rows of word w are `parts[starts[w]:starts[w + 1]]`; an n-gram's bucket is that of fastText, h * 116049371 plus
-    the next word's hash, and `slots` has the row of each bucket. N-grams with a word that has no letters to be told by
-    are left out.
+    The rows of word w are `subwords[starts[w]:starts[w + 1]]`; the hash of an n-gram is fastText's, h * 116049371 plus
+    the next word's hash, and `bucket_rows` has the row of each bucket. N-grams with an unknown word are skipped.
     """
-    buckets = uint64(slots.size)
-    at = 0
+    buckets = uint64(bucket_rows.size)
+    count = 0
     for text in range(bounds.size - 1):
-        places[text] = at
-        for place in range(bounds[text], bounds[text + 1]):
-            for part in range(starts[ids[place]], starts[ids[place] + 1]):
-                rows[at] = parts[part]
-                at += 1
+        row_bounds[text] = count
+        for i in range(bounds[text], bounds[text + 1]):
+            for subword in range(starts[ids[i]], starts[ids[i] + 1]):
+                rows[count] = subwords[subword]
+                count += 1
         for first in range(bounds[text], bounds[text + 1]):
             if ids[first] == _UNK:
                 continue
             value = hashes[ids[first]]
-            for last in range(first + 1, min(first + longest, bounds[text + 1])):
+            for last in range(first + 1, min(first + max_order, bounds[text + 1])):
                 if ids[last] == _UNK:
                     break
                 value = value * _FACTOR + hashes[ids[last]]
-                rows[at] = slots[int64(value % buckets)]
-                at += 1
-    places[bounds.size - 1] = at
-    return at
+                rows[count] = bucket_rows[int64(value % buckets)]
+                count += 1
+    row_bounds[bounds.size - 1] = count
+    return count
 
 
 @njit(cache=True, nogil=True)
-def mean_rows(table: Any, rows: Any, places: Any, means: Any) -> None:
-    """The mean of each text's rows; those that it has not count as zeros."""
-    for text in range(places.size - 1):
-        count = places[text + 1] - places[text]
+def mean_rows(table: Any, rows: Any, row_bounds: Any, means: Any) -> None:
+    """The mean of each text's rows; missing ones count as zeros."""
+    for text in range(row_bounds.size - 1):
+        count = row_bounds[text + 1] - row_bounds[text]
         for column in range(table.shape[1]):
             means[text, column] = float32(0.0)
-        for place in range(places[text], places[text + 1]):
-            row = rows[place]
+        for i in range(row_bounds[text], row_bounds[text + 1]):
+            row = rows[i]
             if row >= 0:
                 for column in range(table.shape[1]):
                     means[text, column] += table[row, column]
@@ -125,7 +106,7 @@ def mean_rows(table: Any, rows: Any, places: Any, means: Any) -> None:
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def score_labels(means: Any, outputs: Any, scores: Any) -> None:
-    """The product of each text's mean and each row of the outputs."""
+    """The product of each text's mean and each output row."""
     for text in range(means.shape[0]):
         for label in range(outputs.shape[0]):
             total = float32(0.0)
@@ -135,19 +116,19 @@ def score_labels(means: Any, outputs: Any, scores: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def choose_labels(labels: Any, texts: Any, seed: Any, epoch: Any, chosen: Any) -> None:
-    """One label of each text, drawn evenly from those it has, by the text's number and the epoch alone."""
-    for place in range(texts.size):
-        row = labels[texts[place]]
+def draw_labels(labels: Any, texts: Any, seed: Any, epoch: Any, drawn: Any) -> None:
+    """One label of each text, drawn uniformly by the text's index and the epoch alone."""
+    for i in range(texts.size):
+        row = labels[texts[i]]
         count = 1
         while count < row.size and row[count] >= 0:
             count += 1
-        number = int64(mixed(random_start(seed, epoch, texts[place])) % uint64(count)) if count > 1 else int64(0)
-        chosen[place] = row[number]
+        index = int64(splitmix64(block_seed(seed, epoch, texts[i])) % uint64(count)) if count > 1 else int64(0)
+        drawn[i] = row[index]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def product(outputs: Any, base: Any, mean: Any, width: Any) -> Any:
+def dot_output(outputs: Any, base: Any, mean: Any, width: Any) -> Any:
     """The product of a mean and the output row that begins at `base`."""
     total = float32(0.0)
     for column in range(width):
@@ -156,8 +137,8 @@ def product(outputs: Any, base: Any, mean: Any, width: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def push(outputs: Any, base: Any, mean: Any, width: Any, step: Any) -> None:
-    """Moves an output row towards the mean by a step, and notes behind the mean where the row draws it."""
+def update_output(outputs: Any, base: Any, mean: Any, width: Any, step: Any) -> None:
+    """Updates an output row, and accumulates the gradient of the mean behind it."""
     for column in range(width):
         mean[width + column] += step * outputs[base + column]
         outputs[base + column] += step * mean[column]
@@ -165,100 +146,91 @@ def push(outputs: Any, base: Any, mean: Any, width: Any, step: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def softmax_step(
-    mean: Any, outputs: Any, targets: Any, answer: Any, stride: Any, width: Any, rate: Any, scores: Any
+    mean: Any, outputs: Any, targets: Any, label: Any, stride: Any, width: Any, lr: Any, scores: Any
 ) -> Any:
-    """One step of softmax regression from a mean to all targets; returns -log p(answer) before it."""
-    for place in range(targets.size):
-        scores[place] = product(outputs, targets[place] * stride, mean, width)
+    """One step of softmax regression from a mean to all targets; returns -log p(label) before it."""
+    for i in range(targets.size):
+        scores[i] = dot_output(outputs, targets[i] * stride, mean, width)
     top = scores[0]
-    for place in range(targets.size):
-        top = max(top, scores[place])
+    for i in range(targets.size):
+        top = max(top, scores[i])
     total = 0.0
-    for place in range(targets.size):
-        total += exp(scores[place] - top)
-    loss = log(total) + top - scores[answer]
-    for place in range(targets.size):
-        wrong = float32(place == answer) - float32(exp(scores[place] - top) / total)
-        push(outputs, targets[place] * stride, mean, width, rate * wrong)
+    for i in range(targets.size):
+        total += exp(scores[i] - top)
+    loss = log(total) + top - scores[label]
+    for i in range(targets.size):
+        error = float32(i == label) - float32(exp(scores[i] - top) / total)
+        update_output(outputs, targets[i] * stride, mean, width, lr * error)
     return loss
 
 
 @njit(cache=True, nogil=True)
 def logistic_step(
-    mean: Any, outputs: Any, targets: Any, flags: Any, begin: Any, end: Any, stride: Any, width: Any, rate: Any
+    mean: Any, outputs: Any, targets: Any, is_positive: Any, begin: Any, end: Any, stride: Any, width: Any, lr: Any
 ) -> Any:
-    """One step of logistic regression from a mean to each of some targets; returns the sum of their losses before."""
+    """One step of logistic regression from a mean to some targets; returns their summed loss before."""
     loss = 0.0
-    for place in range(begin, end):
-        score = float(product(outputs, targets[place] * stride, mean, width))
-        signed = -score if flags[place] else score
+    for i in range(begin, end):
+        score = float(dot_output(outputs, targets[i] * stride, mean, width))
+        signed = -score if is_positive[i] else score
         loss += max(signed, 0.0) + log(1.0 + exp(-abs(signed)))  # log(1 + exp(signed))
-        wrong = 1.0 / (1.0 + exp(-signed)) if signed > -700 else 0.0
-        push(outputs, targets[place] * stride, mean, width, rate * float32(wrong if flags[place] else -wrong))
+        error = 1.0 / (1.0 + exp(-signed)) if signed > -700 else 0.0
+        update_output(outputs, targets[i] * stride, mean, width, lr * float32(error if is_positive[i] else -error))
     return loss
 
 
 @njit(cache=True, nogil=True)
-def learn_texts(
-    rows: Any,
-    places: Any,
-    answers: Any,
-    marks: Any,
-    targets: Any,
-    flags: Any,
-    softmax: Any,
-    inputs: Any,
-    outputs: Any,
-    stride: Any,
-    width: Any,
-    rate: Any,
-) -> Any:
-    """Learns from texts one after the other; returns the sum of their losses before each step, and how many there are.
+def train_texts(
+    rows: Any, row_bounds: Any, labels: Any, target_starts: Any, targets: Any, is_positive: Any, softmax: Any,
+    inputs: Any, outputs: Any, stride: Any, width: Any, lr: Any,
+) -> Any:  # fmt: skip
+    """Trains on texts one after the other; returns their summed loss before each step, and their number.
 
-    With softmax, all `targets` are compared and `answers` are places among them; otherwise those of text t, from
-    `marks[t]` to `marks[t + 1]`, should each be answered by its flag.
+    With softmax, `targets` are all labels and `labels` indices into them; otherwise the targets of text t are those
+    from `target_starts[t]` to `target_starts[t + 1]`, labelled by `is_positive`.
     """
-    mean = np.zeros(2 * width, dtype=np.float32)  # and behind it, what it is to be moved by
+    mean = np.zeros(2 * width, dtype=np.float32)  # followed by its gradient
     scores = np.empty(max(targets.size, 1), dtype=np.float32)
     loss, examples = 0.0, 0
-    for text in range(places.size - 1):
-        begin, end = places[text], places[text + 1]
+    for text in range(row_bounds.size - 1):
+        begin, end = row_bounds[text], row_bounds[text + 1]
         if begin == end:
             continue
-        average(inputs, rows, begin, end, stride, width, mean)
+        mean_of_rows(inputs, rows, begin, end, stride, width, mean)
         if softmax:
-            loss += softmax_step(mean, outputs, targets, answers[text], stride, width, rate, scores)
+            loss += softmax_step(mean, outputs, targets, labels[text], stride, width, lr, scores)
         else:
-            loss += logistic_step(mean, outputs, targets, flags, marks[text], marks[text + 1], stride, width, rate)
-        spread(inputs, rows, begin, end, stride, width, mean)
+            loss += logistic_step(
+                mean, outputs, targets, is_positive, target_starts[text], target_starts[text + 1], stride, width, lr
+            )
+        update_inputs(inputs, rows, begin, end, stride, width, mean)
         examples += 1
     return loss, examples
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def average(inputs: Any, rows: Any, begin: Any, end: Any, stride: Any, width: Any, mean: Any) -> None:
-    """The mean of some rows, and zeros behind it; rows of the next text are brought near."""
+def mean_of_rows(inputs: Any, rows: Any, begin: Any, end: Any, stride: Any, width: Any, mean: Any) -> None:
+    """The mean of some rows, followed by zeros; upcoming rows are prefetched."""
     for column in range(2 * width):
         mean[column] = float32(0.0)
-    for place in range(begin, end):
-        if place + _SOON < rows.size:
-            for line in range(0, width, _LINE):
-                prefetch(inputs, rows[place + _SOON] * stride + line)
-        base = rows[place] * stride
+    for i in range(begin, end):
+        if i + _AHEAD < rows.size:
+            prefetch_row(inputs, rows[i + _AHEAD], stride, width)
+        base = rows[i] * stride
         for column in range(width):
             mean[column] += inputs[base + column]
-    share = float32(1.0) / float32(end - begin)
+    scale = float32(1.0) / float32(end - begin)
     for column in range(width):
-        mean[column] *= share
+        mean[column] *= scale
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def spread(inputs: Any, rows: Any, begin: Any, end: Any, stride: Any, width: Any, mean: Any) -> None:
-    """Moves each row by its share of what the mean is to be moved by: the gradient of a mean."""
-    share = float32(1.0) / float32(end - begin)
+def update_inputs(inputs: Any, rows: Any, begin: Any, end: Any, stride: Any, width: Any, mean: Any) -> None:
+    """Adds the gradient of the mean, divided by their number, to each row."""
+    scale = float32(1.0) / float32(end - begin)
     for column in range(width):
-        mean[width + column] *= share
-    for place in range(begin, end):
-        base = rows[place] * stride
+        mean[width + column] *= scale
+    for i in range(begin, end):
+        base = rows[i] * stride
         for column in range(width):
             inputs[base + column] += mean[width + column]

@@ -1,124 +1,158 @@
-"""One step of learning to tell words from others: some input rows, some target rows, and what each should answer."""
+"""Numba kernels of one SGD step: logistic or softmax regression between input rows and target rows."""
 
 from __future__ import annotations
 
-from math import log
+from math import exp, log
 from typing import Any
 
-from numba import float32, njit, uint64
+import numpy as np
+from numba import float32, int64, njit, uint32, uint64
 
-from firth.vectors._tiles import dots11, dots13, dots21, dots23, update11, update13, update21, update23
+from firth.prefetch import prefetch
+from firth.vectors._tiles import dots, update
 
 GOLDEN = uint64(0x9E3779B97F4A7C15)
-_LEAST = float32(1e-8)
+_MIN_PROBABILITY = float32(1e-8)
 _TINY = 1e-200
+_FIRST_WORD = 5
+_LINE = 16  # floats in a cache line
 
 
 @njit(cache=True, nogil=True, inline="always")
-def mixed(number: Any) -> Any:
-    """A random number from a counter (splitmix64)."""
-    number = (number ^ (number >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
-    number = (number ^ (number >> uint64(27))) * uint64(0x94D049BB133111EB)
-    return number ^ (number >> uint64(31))
+def splitmix64(bits: Any) -> Any:
+    """A random number from a counter."""
+    bits = (bits ^ (bits >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> uint64(27))) * uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> uint64(31))
 
 
 @njit(cache=True, nogil=True)
-def random_start(seed: Any, epoch: Any, block: Any) -> Any:
-    """Where the random numbers of a block begin: a function of its place alone."""
-    state = mixed(uint64(seed) + GOLDEN)
-    state = mixed(state ^ (uint64(epoch) + GOLDEN))
-    return mixed(state ^ (uint64(block) * GOLDEN))
+def block_seed(seed: Any, epoch: Any, block: Any) -> Any:
+    """The random state at the start of a block, from its position alone."""
+    state = splitmix64(uint64(seed) + GOLDEN)
+    state = splitmix64(state ^ (uint64(epoch) + GOLDEN))
+    return splitmix64(state ^ (uint64(block) * GOLDEN))
 
 
 @njit(cache=True, nogil=True)
-def products(
-    inputs: Any,
-    rows: Any,
-    count: Any,
-    outputs: Any,
-    targets: Any,
-    begin: Any,
-    end: Any,
-    stride: Any,
-    width: Any,
-    scores: Any,
-) -> Any:
-    """scores[i, j] = input row i times target row j, row after row."""
-    wide = end - begin
-    i = 0
-    while i + 2 <= count:
-        pair = (rows[i] * stride, rows[i + 1] * stride)
-        j = begin
-        while j + 3 <= end:
-            three = (targets[j] * stride, targets[j + 1] * stride, targets[j + 2] * stride)
-            dots23(inputs, pair, outputs, three, scores, i * wide + j - begin, wide, width)
-            j += 3
-        while j < end:
-            dots21(inputs, pair, outputs, (targets[j] * stride,), scores, i * wide + j - begin, wide, width)
-            j += 1
-        i += 2
-    while i < count:
-        one = (rows[i] * stride,)
-        j = begin
-        while j + 3 <= end:
-            three = (targets[j] * stride, targets[j + 1] * stride, targets[j + 2] * stride)
-            dots13(inputs, one, outputs, three, scores, i * wide + j - begin, wide, width)
-            j += 3
-        while j < end:
-            dots11(inputs, one, outputs, (targets[j] * stride,), scores, i * wide + j - begin, wide, width)
-            j += 1
-        i += 1
+def prefetch_row(table: Any, row: Any, stride: Any, width: Any) -> Any:
+    for line in range(0, width, _LINE):
+        prefetch(table, row * stride + line)
 
 
 @njit(cache=True, nogil=True)
-def move(
-    inputs: Any,
-    rows: Any,
-    count: Any,
-    outputs: Any,
-    targets: Any,
-    begin: Any,
-    end: Any,
-    stride: Any,
-    width: Any,
-    steps: Any,
-) -> Any:
-    """Moves input row i and target row j towards each other by steps[i, j], tile by tile.
+def draw_word(alias: Any, bits: Any) -> Any:
+    """A word drawn from Walker's alias table by 64 random bits."""
+    word = int64(((bits >> uint64(32)) * uint64(alias.shape[0])) >> uint64(32))
+    return word if uint32(bits) < alias[word, 0] else int64(alias[word, 1])
 
-    Targets differ from each other; input rows may repeat, and two that do are never in one tile.
+
+@njit(cache=True, nogil=True)
+def fill_noise_pool(alias: Any, pool: Any, state: Any) -> Any:
+    """Fills the pool with words drawn from the noise distribution; returns the new random state."""
+    for i in range(pool.size):
+        state += GOLDEN
+        pool[i] = draw_word(alias, splitmix64(state))
+    return state
+
+
+@njit(cache=True, nogil=True)
+def subsample_segment(
+    ids: Any, begin: Any, end: Any, keep: Any, window: Any, dynamic_window: Any, state: Any, words: Any,
+    window_sizes: Any, count: Any,
+) -> Any:  # fmt: skip
+    """Appends the kept words of `ids[begin:end]` and their window sizes; returns the new count and random state.
+
+    Word w is kept if 32 random bits are at most keep[w].
     """
-    wide = end - begin
+    for i in range(begin, end):
+        word = ids[i]
+        if word < _FIRST_WORD:
+            continue
+        state += GOLDEN
+        bits = splitmix64(state)
+        if uint32(bits >> uint64(32)) > keep[word]:
+            continue
+        words[count] = word
+        drawn = ((bits & uint64(0xFFFFFFFF)) * uint64(window)) >> uint64(32)
+        window_sizes[count] = 1 + int64(drawn) if dynamic_window else window
+        count += 1
+    return count, state
+
+
+@njit(cache=True, nogil=True, inline="always")
+def dot_targets(
+    inputs: Any, tile: Any, outputs: Any, targets: Any, begin: Any, end: Any, stride: Any, width: Any, scores: Any,
+    first: Any,
+) -> Any:  # fmt: skip
+    """As `dot_products`, for the one or two input rows at the offsets `tile`; their scores begin at `first`."""
+    target = begin
+    while target + 3 <= end:
+        three = (targets[target] * stride, targets[target + 1] * stride, targets[target + 2] * stride)
+        dots(inputs, tile, outputs, three, scores, first + target - begin, end - begin, width)
+        target += 3
+    while target < end:
+        dots(inputs, tile, outputs, (targets[target] * stride,), scores, first + target - begin, end - begin, width)
+        target += 1
+
+
+@njit(cache=True, nogil=True)
+def dot_products(
+    inputs: Any, rows: Any, count: Any, outputs: Any, targets: Any, begin: Any, end: Any, stride: Any, width: Any,
+    scores: Any,
+) -> Any:  # fmt: skip
+    """scores[i, j] = input row i times target row j, row-major."""
+    for i in range(0, count - 1, 2):
+        pair = (rows[i] * stride, rows[i + 1] * stride)
+        dot_targets(inputs, pair, outputs, targets, begin, end, stride, width, scores, i * (end - begin))
+    if count % 2:
+        one, first = (rows[count - 1] * stride,), (count - 1) * (end - begin)
+        dot_targets(inputs, one, outputs, targets, begin, end, stride, width, scores, first)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _update_targets(
+    inputs: Any, tile: Any, outputs: Any, targets: Any, begin: Any, end: Any, stride: Any, width: Any, steps: Any,
+    first: Any,
+) -> Any:  # fmt: skip
+    """As `update_rows`, for the one or two input rows at the offsets `tile`; their steps begin at `first`."""
+    target = begin
+    while target + 3 <= end:
+        three = (targets[target] * stride, targets[target + 1] * stride, targets[target + 2] * stride)
+        update(inputs, tile, outputs, three, steps, first + target - begin, end - begin, width)
+        target += 3
+    while target < end:
+        update(inputs, tile, outputs, (targets[target] * stride,), steps, first + target - begin, end - begin, width)
+        target += 1
+
+
+@njit(cache=True, nogil=True)
+def update_rows(
+    inputs: Any, rows: Any, count: Any, outputs: Any, targets: Any, begin: Any, end: Any, stride: Any, width: Any,
+    steps: Any,
+) -> Any:  # fmt: skip
+    """Adds steps[i, j] times target row j to input row i, and vice versa, tile by tile.
+
+    Targets are distinct; input rows may repeat, and equal ones are never in one tile.
+    """
     i = 0
     while i < count:
+        first = i * (end - begin)
         if i + 2 <= count and rows[i] != rows[i + 1]:
             pair = (rows[i] * stride, rows[i + 1] * stride)
-            j = begin
-            while j + 3 <= end:
-                three = (targets[j] * stride, targets[j + 1] * stride, targets[j + 2] * stride)
-                update23(inputs, pair, outputs, three, steps, i * wide + j - begin, wide, width)
-                j += 3
-            while j < end:
-                update21(inputs, pair, outputs, (targets[j] * stride,), steps, i * wide + j - begin, wide, width)
-                j += 1
+            _update_targets(inputs, pair, outputs, targets, begin, end, stride, width, steps, first)
             i += 2
         else:
             one = (rows[i] * stride,)
-            j = begin
-            while j + 3 <= end:
-                three = (targets[j] * stride, targets[j + 1] * stride, targets[j + 2] * stride)
-                update13(inputs, one, outputs, three, steps, i * wide + j - begin, wide, width)
-                j += 3
-            while j < end:
-                update11(inputs, one, outputs, (targets[j] * stride,), steps, i * wide + j - begin, wide, width)
-                j += 1
+            _update_targets(inputs, one, outputs, targets, begin, end, stride, width, steps, first)
             i += 1
 
 
-@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")  # what is no number is found by the loop
+@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")  # the training loop checks for NaN
 def sigmoids(values: Any, count: Any) -> Any:
-    """1 / (1 + exp(-x)) for each of the first values, by a rational approximation of tanh that is right to 1e-7."""
-    for place in range(count):
-        x = min(max(values[place] * float32(0.5), float32(-9.0)), float32(9.0))
+    """1 / (1 + exp(-x)) of the first values, in place, by a rational approximation of tanh accurate to 1e-7."""
+    for i in range(count):
+        x = min(max(values[i] * float32(0.5), float32(-9.0)), float32(9.0))
         square = x * x
         top = float32(-2.76076847742355e-16)
         top = top * square + float32(2.00018790482477e-13)
@@ -131,51 +165,63 @@ def sigmoids(values: Any, count: Any) -> Any:
         bottom = bottom * square + float32(1.18534705686654e-04)
         bottom = bottom * square + float32(2.26843463243900e-03)
         bottom = bottom * square + float32(4.89352518554385e-03)
-        values[place] = float32(0.5) + float32(0.5) * x * top / bottom
+        values[i] = float32(0.5) + float32(0.5) * x * top / bottom
 
 
 @njit(cache=True, nogil=True)
-def learn(
-    inputs: Any,
-    rows: Any,
-    count: Any,
-    outputs: Any,
-    targets: Any,
-    labels: Any,
-    shifts: Any,
-    begin: Any,
-    end: Any,
-    stride: Any,
-    width: Any,
-    rate: Any,
-    scores: Any,
-) -> Any:
+def sgd_step(
+    inputs: Any, rows: Any, count: Any, outputs: Any, targets: Any, labels: Any, offsets: Any, begin: Any, end: Any,
+    stride: Any, width: Any, lr: Any, scores: Any,
+) -> Any:  # fmt: skip
     """One step of logistic regression between all input rows and all targets; returns the loss before it.
 
-    The loss of row i and target j is -log sigmoid(s) if labels[j], else -log sigmoid(-s), where s is their product less
-    shifts[j]; targets are those from `begin` to `end`.
+    The loss of row i and target j is -log sigmoid(s) if labels[j], else -log sigmoid(-s), where s is their product
+    minus offsets[j]; targets are those from `begin` to `end`.
     """
-    wide = end - begin
-    products(inputs, rows, count, outputs, targets, begin, end, stride, width, scores)
-    if shifts.size:
+    num_targets = end - begin
+    dot_products(inputs, rows, count, outputs, targets, begin, end, stride, width, scores)
+    if offsets.size:
         for i in range(count):
-            for j in range(wide):
-                scores[i * wide + j] -= shifts[begin + j]
-    sigmoids(scores, count * wide)
+            for j in range(num_targets):
+                scores[i * num_targets + j] -= offsets[begin + j]
+    sigmoids(scores, count * num_targets)
     loss = 0.0
-    chance = 1.0  # logarithms are slow: many probabilities are multiplied first
+    probability = 1.0  # logarithms are slow: probabilities are multiplied first
     for i in range(count):
-        for j in range(wide):
-            place = i * wide + j
-            answer = scores[place]
+        for j in range(num_targets):
+            cell = i * num_targets + j
+            predicted = scores[cell]
             if labels[begin + j]:
-                chance *= max(answer, _LEAST)
-                scores[place] = (float32(1.0) - answer) * rate
+                probability *= max(predicted, _MIN_PROBABILITY)
+                scores[cell] = (float32(1.0) - predicted) * lr
             else:
-                chance *= max(float32(1.0) - answer, _LEAST)
-                scores[place] = -answer * rate
-            if chance < _TINY:
-                loss -= log(chance)
-                chance = 1.0
-    move(inputs, rows, count, outputs, targets, begin, end, stride, width, scores)
-    return loss - log(chance)
+                probability *= max(float32(1.0) - predicted, _MIN_PROBABILITY)
+                scores[cell] = -predicted * lr
+            if probability < _TINY:
+                loss -= log(probability)
+                probability = 1.0
+    update_rows(inputs, rows, count, outputs, targets, begin, end, stride, width, scores)
+    return loss - log(probability)
+
+
+@njit(cache=True, nogil=True)
+def softmax_step(
+    inputs: Any, row: Any, outputs: Any, size: Any, label: Any, stride: Any, width: Any, lr: Any, scores: Any,
+    targets: Any,
+) -> Any:  # fmt: skip
+    """One step of softmax regression from an input row to all words; returns -log p(label) before it."""
+    rows = np.full(1, row)
+    dot_products(inputs, rows, 1, outputs, targets, _FIRST_WORD, size, stride, width, scores)
+    num_words = size - _FIRST_WORD
+    top = scores[0]
+    for i in range(num_words):
+        top = max(top, scores[i])
+    total = 0.0
+    for i in range(num_words):
+        total += exp(scores[i] - top)
+    loss = log(total) + top - scores[label - _FIRST_WORD]
+    for i in range(num_words):
+        scores[i] = -lr * float32(exp(scores[i] - top) / total)
+    scores[label - _FIRST_WORD] += lr
+    update_rows(inputs, rows, 1, outputs, targets, _FIRST_WORD, size, stride, width, scores)
+    return loss

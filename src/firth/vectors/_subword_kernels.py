@@ -1,7 +1,4 @@
-"""Numba kernels for the character n-grams of words.
-
-Names: at = where the next number goes; place = position in bytes.
-"""
+"""Numba kernels of character n-grams."""
 # mypy: disable-error-code="untyped-decorator"
 
 from __future__ import annotations
@@ -11,48 +8,47 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-_BASIS, _PRIME, _LOW = np.uint64(2166136261), np.uint64(16777619), np.uint64(0xFFFFFFFF)
-_SIGN = np.uint64(0xFFFFFF00)  # what a signed byte above 127 is extended with
+FNV_BASIS, _PRIME, _LOW = np.uint64(2166136261), np.uint64(16777619), np.uint64(0xFFFFFFFF)
+_SIGN = np.uint64(0xFFFFFF00)  # sign extension of bytes above 127
 
 
 @njit(cache=True, nogil=True)
-def _goes_on(byte: Any) -> Any:
-    """Whether a byte continues a character of UTF-8."""
+def _is_continuation(byte: Any) -> Any:
     return byte & 0xC0 == 0x80
 
 
 @njit(cache=True, nogil=True)
-def _mix(value: Any, byte: Any) -> Any:
+def fnv1a(value: Any, byte: Any) -> Any:
     """One step of FNV-1a over signed bytes."""
     extended = np.uint64(byte) | _SIGN if byte > 127 else np.uint64(byte)
     return ((value ^ extended) * _PRIME) & _LOW
 
 
 @njit(cache=True, nogil=True)
-def hash_ngrams(data: Any, bounds: Any, starts: Any, least: Any, most: Any, buckets: Any, rows: Any) -> Any:
-    """Fills `rows` with the bucket of each n-gram of `least` to `most` characters of the words in `data`.
+def hash_ngrams(data: Any, bounds: Any, starts: Any, min_n: Any, max_n: Any, buckets: Any, rows: Any) -> Any:
+    """Fills `rows` with the bucket of each n-gram of `min_n` to `max_n` characters of the words in `data`.
 
-    `bounds` are the words' places in `data`, `starts` those of their n-grams in `rows`. Single characters at either
-    end, which are the signs around a word, are left out.
+    `bounds` are the words' bounds in `data`, `starts` those of their n-grams in `rows`. Single characters at either
+    end, which are the padding, are skipped.
     """
     for word in range(bounds.size - 1):
-        at, begin, end = starts[word], bounds[word], bounds[word + 1]
-        if starts[word + 1] == at:
+        index, begin, end = starts[word], bounds[word], bounds[word + 1]
+        if starts[word + 1] == index:
             continue
         for first in range(begin, end):
-            if _goes_on(data[first]):
+            if _is_continuation(data[first]):
                 continue
-            value, place, n = _BASIS, first, 0
-            while place < end and n < most:
-                value = _mix(value, data[place])
-                place += 1
-                while place < end and _goes_on(data[place]):
-                    value = _mix(value, data[place])
-                    place += 1
+            value, position, n = FNV_BASIS, first, 0
+            while position < end and n < max_n:
+                value = fnv1a(value, data[position])
+                position += 1
+                while position < end and _is_continuation(data[position]):
+                    value = fnv1a(value, data[position])
+                    position += 1
                 n += 1
-                if n >= least and (n > 1 or (first > begin and place < end)):
-                    rows[at] = value % buckets
-                    at += 1
+                if n >= min_n and (n > 1 or (first > begin and position < end)):
+                    rows[index] = value % buckets
+                    index += 1
 
 
 @njit(cache=True, nogil=True)
@@ -61,10 +57,10 @@ def mean_rows(own: Any, ngrams: Any, starts: Any, rows: Any, out: Any) -> Any:
     for word in range(own.shape[0]):
         for column in range(own.shape[1]):
             out[word, column] = own[word, column]
-        for place in range(starts[word], starts[word + 1]):
-            row = rows[place]
+        for position in range(starts[word], starts[word + 1]):
+            row = rows[position]
             for column in range(own.shape[1]):
                 out[word, column] += ngrams[row, column]
-        share = np.float32(1.0 / (1 + starts[word + 1] - starts[word]))
+        scale = np.float32(1.0 / (1 + starts[word + 1] - starts[word]))
         for column in range(own.shape[1]):
-            out[word, column] *= share
+            out[word, column] *= scale

@@ -1,7 +1,7 @@
-"""Skip-gram and continuous bag of words: a block of text is planned first, then learnt from.
+"""Numba kernels of skip-gram and CBOW: a block of text is planned first, then trained on.
 
-The plan holds everything random: which words are left out, how wide each window is, which noise words are drawn. So
-learning is the same whether rows lie in the shared tables or in a private copy of those that the plan names.
+The plan holds all random choices: subsampling, window sizes and negative samples. So training is the same whether rows
+lie in the shared tables or in private copies.
 """
 
 from __future__ import annotations
@@ -9,154 +9,109 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import float32, int64, njit, uint32, uint64
+from numba import float32, int64, njit, uint64
 
-from firth.prefetch import prefetch
-from firth.vectors._step_kernels import GOLDEN, learn, mixed
+from firth.vectors._step_kernels import (
+    GOLDEN,
+    draw_word,
+    prefetch_row,
+    sgd_step,
+    softmax_step,
+    splitmix64,
+    subsample_segment,
+)  # fmt: skip
 
-_FIRST_WORD = 5
-_TRIES = 20  # noise words that are drawn for one that is not there yet
-_LINE = 16  # numbers in a line of cache
-_SOON = 2  # how far ahead rows are asked for, in words
-_LATER = 8
+_TRIES = 20  # to draw a negative sample that is not yet among the targets
+_OUTPUTS_AHEAD, _INPUTS_AHEAD = 2, 8  # prefetch distances in words
 
 
 @njit(cache=True, nogil=True)
-def choose_words(
-    ids: Any,
-    pieces: Any,
-    begin: Any,
-    end: Any,
-    keep: Any,
-    window: Any,
-    shrink: Any,
-    state: Any,
-    words: Any,
-    bounds: Any,
-    reach: Any,
-) -> Any:
-    """Writes the words that are kept, where each piece with two of them begins, and how wide each window is.
+def subsample_words(
+    ids: Any, segments: Any, begin: Any, end: Any, keep: Any, window: Any, dynamic_window: Any, state: Any,
+    words: Any, bounds: Any, window_sizes: Any,
+) -> Any:  # fmt: skip
+    """Writes the kept words, the bounds of segments with at least two of them, and the window sizes.
 
-    A word w is kept if a random number of 32 bits is at most keep[w]. Returns the number of pieces and the new state.
+    Returns the number of segments and the new random state.
     """
-    count = found = 0
+    count = kept_segments = 0
     bounds[0] = 0
-    first_token = pieces[begin]
-    for piece in range(begin, end):
+    for segment in range(begin, end):
         first = count
-        for place in range(pieces[piece] - first_token, pieces[piece + 1] - first_token):
-            word = ids[place]
-            if word < _FIRST_WORD:
-                continue
-            state += GOLDEN
-            number = mixed(state)
-            if uint32(number >> uint64(32)) > keep[word]:
-                continue
-            words[count] = word
-            drawn = ((number & uint64(0xFFFFFFFF)) * uint64(window)) >> uint64(32)
-            reach[count] = 1 + int64(drawn) if shrink else window
-            count += 1
+        low, high = segments[segment] - segments[begin], segments[segment + 1] - segments[begin]
+        count, state = subsample_segment(
+            ids, low, high, keep, window, dynamic_window, state, words, window_sizes, count
+        )
         if count - first >= 2:
-            found += 1
-            bounds[found] = count
+            kept_segments += 1
+            bounds[kept_segments] = count
         else:
             count = first
-    return found, state
+    return kept_segments, state
 
 
 @njit(cache=True, nogil=True)
-def _draw(alias: Any, number: Any) -> Any:
-    """The word that a random number stands for: `alias` has a threshold and another word for each (Walker 1977)."""
-    word = int64(((number >> uint64(32)) * uint64(alias.shape[0])) >> uint64(32))
-    return word if uint32(number) < alias[word, 0] else int64(alias[word, 1])
+def draw_negatives(
+    words: Any, count: Any, negatives: Any, alias: Any, pool: Any, log_noise: Any, state: Any, target_starts: Any,
+    targets: Any, labels: Any, offsets: Any,
+) -> Any:  # fmt: skip
+    """Writes the targets of each word: itself and `negatives` others, all distinct, from the noise or its pool.
 
-
-@njit(cache=True, nogil=True)
-def draw_pool(alias: Any, pool: Any, state: Any) -> Any:
-    """Fills the pool with words drawn from the noise; returns the new state."""
-    for place in range(pool.size):
-        state += GOLDEN
-        pool[place] = _draw(alias, mixed(state))
-    return state
-
-
-@njit(cache=True, nogil=True)
-def draw_noise(
-    words: Any,
-    count: Any,
-    negatives: Any,
-    alias: Any,
-    pool: Any,
-    log_noise: Any,
-    state: Any,
-    marks: Any,
-    targets: Any,
-    labels: Any,
-    shifts: Any,
-) -> Any:
-    """The targets of each word: itself, and `negatives` others, all different, drawn from the noise or its pool.
-
-    With shifts, noise-contrastive estimation: the logarithm of `negatives` times the noise's probability goes off each
-    product.
+    For noise-contrastive estimation, `offsets` receives the log of `negatives` times the noise probability of each
+    target.
     """
-    place = int64(0)
+    i = int64(0)
     for index in range(count):
-        begin = place
-        targets[place] = words[index]
-        labels[place] = 1
-        place += 1
+        begin = i
+        targets[i] = words[index]
+        labels[i] = 1
+        i += 1
         for _ in range(negatives):
             for _ in range(_TRIES):
                 state += GOLDEN
-                number = mixed(state)
+                bits = splitmix64(state)
                 if pool.size:
-                    word = int64(pool[int64(((number >> uint64(32)) * uint64(pool.size)) >> uint64(32))])
+                    word = int64(pool[int64(((bits >> uint64(32)) * uint64(pool.size)) >> uint64(32))])
                 else:
-                    word = _draw(alias, number)
-                fresh = True
-                for other in range(begin, place):
+                    word = draw_word(alias, bits)
+                is_new = True
+                for other in range(begin, i):
                     if targets[other] == word:
-                        fresh = False
-                if fresh:
-                    targets[place] = word
-                    labels[place] = 0
-                    place += 1
+                        is_new = False
+                if is_new:
+                    targets[i] = word
+                    labels[i] = 0
+                    i += 1
                     break
-        if shifts.size:
-            for other in range(begin, place):
-                shifts[other] = log_noise[targets[other]]
-        marks[index + 1] = place
-    return place
+        if offsets.size:
+            for other in range(begin, i):
+                offsets[other] = log_noise[targets[other]]
+        target_starts[index + 1] = i
+    return i
 
 
 @njit(cache=True, nogil=True)
-def follow_paths(
-    words: Any, count: Any, starts: Any, nodes: Any, codes: Any, marks: Any, targets: Any, labels: Any
+def huffman_targets(
+    words: Any, count: Any, starts: Any, nodes: Any, codes: Any, target_starts: Any, targets: Any, labels: Any
 ) -> Any:
-    """The targets of each word: the nodes above it in the tree, and the way it goes at each."""
-    place = int64(0)
+    """Writes the targets of each word: the inner nodes on its Huffman path, labelled by branch."""
+    i = int64(0)
     for index in range(count):
         word = words[index]
         for step in range(starts[word], starts[word + 1]):
-            targets[place] = nodes[step]
-            labels[place] = codes[step]
-            place += 1
-        marks[index + 1] = place
-    return place
+            targets[i] = nodes[step]
+            labels[i] = codes[step]
+            i += 1
+        target_starts[index + 1] = i
+    return i
 
 
 @njit(cache=True, nogil=True)
-def ask_for(table: Any, row: Any, stride: Any, width: Any) -> Any:
-    """Has a row of a table brought near."""
-    for line in range(0, width, _LINE):
-        prefetch(table, row * stride + line)
-
-
-@njit(cache=True, nogil=True)
-def window(words: Any, bounds: Any, piece: Any, index: Any, reach: Any, rows: Any) -> Any:
-    """Writes the words around one of a piece; returns how many there are."""
+def window_rows(words: Any, bounds: Any, segment: Any, index: Any, window_sizes: Any, rows: Any) -> Any:
+    """Writes the context words of a position within its segment; returns their number."""
     count = 0
-    low, high = max(bounds[piece], index - reach[index]), min(bounds[piece + 1], index + reach[index] + 1)
+    low = max(bounds[segment], index - window_sizes[index])
+    high = min(bounds[segment + 1], index + window_sizes[index] + 1)
     for other in range(low, high):
         if other != index:
             rows[count] = words[other]
@@ -165,195 +120,141 @@ def window(words: Any, bounds: Any, piece: Any, index: Any, reach: Any, rows: An
 
 
 @njit(cache=True, nogil=True)
-def learn_windows(
-    around: Any,
-    words: Any,
-    bounds: Any,
-    pieces: Any,
-    reach: Any,
-    marks: Any,
-    targets: Any,
-    labels: Any,
-    shifts: Any,
-    inputs: Any,
-    outputs: Any,
-    stride: Any,
-    width: Any,
-    rate: Any,
-    together: Any,
-) -> Any:
-    """Learns from the windows of some pieces; returns the sum of the losses and the number of examples.
+def train_windows(
+    max_window: Any, words: Any, bounds: Any, segments: Any, window_sizes: Any, target_starts: Any, targets: Any,
+    labels: Any, offsets: Any, predicted: Any, inputs: Any, outputs: Any, stride: Any, width: Any, lr: Any,
+    is_cbow: Any,
+) -> Any:  # fmt: skip
+    """Trains on the windows of some segments; returns the summed loss and the number of examples.
 
-    Skip-gram: each word around predicts the one in the middle. With `together` (continuous bag of words) their mean
-    does, and the step goes to each of them in full, as in the program of 2013.
+    Skip-gram: each context word predicts the centre word. CBOW: their mean does, and the update of the mean is added to
+    each of them undivided, as in word2vec.c. With full softmax `predicted` are the centre words, otherwise it is empty.
     """
-    widest = 0
-    for index in range(bounds[pieces]):
-        widest = max(widest, marks[index + 1] - marks[index])
-    scores = np.empty(2 * around * widest + 8, dtype=np.float32)
-    rows = np.empty(2 * around, dtype=np.int64)
-    mean = np.zeros(2 * width, dtype=np.float32)
+    max_targets = 0
+    for index in range(bounds[segments]):
+        max_targets = max(max_targets, target_starts[index + 1] - target_starts[index])
+    size = targets.size if predicted.size else 2 * max_window * max_targets + 8
+    scores = np.empty(size, dtype=np.float32)
+    rows = np.empty(2 * max_window, dtype=np.int64)
+    mean, copy = np.zeros(width, dtype=np.float32), np.zeros(width, dtype=np.float32)
     zero = np.zeros(1, dtype=np.int64)
-    loss, examples, last = 0.0, 0, bounds[pieces]
-    for piece in range(pieces):
-        for index in range(bounds[piece], bounds[piece + 1]):
-            if index + _SOON < last:
-                for target in range(marks[index + _SOON], marks[index + _SOON + 1]):
-                    ask_for(outputs, targets[target], stride, width)
-            if index + _LATER < last:
-                ask_for(inputs, words[index + _LATER], stride, width)
-            count = window(words, bounds, piece, index, reach, rows)
-            begin, end = marks[index], marks[index + 1]
-            if together:
-                average(inputs, rows, count, stride, width, mean)
-                loss += learn(mean, zero, 1, outputs, targets, labels, shifts, begin, end, stride, width, rate, scores)
-                spread(inputs, rows, count, stride, width, mean)
+    loss, examples, last = 0.0, 0, bounds[segments]
+    for segment in range(segments):
+        for index in range(bounds[segment], bounds[segment + 1]):
+            if index + _OUTPUTS_AHEAD < last:
+                for target in range(target_starts[index + _OUTPUTS_AHEAD], target_starts[index + _OUTPUTS_AHEAD + 1]):
+                    prefetch_row(outputs, targets[target], stride, width)
+            if index + _INPUTS_AHEAD < last:
+                prefetch_row(inputs, words[index + _INPUTS_AHEAD], stride, width)
+            count = window_rows(words, bounds, segment, index, window_sizes, rows)
+            begin, end = target_starts[index], target_starts[index + 1]
+            if is_cbow:
+                mean_row(inputs, rows[:count], stride, width, mean, copy)
+                if predicted.size:
+                    loss += softmax_step(mean, 0, outputs, size, predicted[index], stride, width, lr, scores, targets)
+                else:
+                    loss += sgd_step(
+                        mean, zero, 1, outputs, targets, labels, offsets, begin, end, stride, width, lr, scores
+                    )
+                add_change(inputs, rows[:count], stride, width, mean, copy)
                 examples += 1
+            elif predicted.size:
+                for row in rows[:count]:
+                    loss += softmax_step(
+                        inputs, row, outputs, size, predicted[index], stride, width, lr, scores, targets
+                    )
+                examples += count
             else:
-                loss += learn(
-                    inputs, rows, count, outputs, targets, labels, shifts, begin, end, stride, width, rate, scores
+                loss += sgd_step(
+                    inputs, rows, count, outputs, targets, labels, offsets, begin, end, stride, width, lr, scores
                 )
                 examples += count
     return loss, examples
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def average(inputs: Any, rows: Any, count: Any, stride: Any, width: Any, mean: Any) -> Any:
-    """The mean of some rows, twice: to be changed, and as it was."""
-    share = float32(1.0) / float32(count)
-    for place in range(width):
-        mean[place] = float32(0.0)
-    for index in range(count):
-        row = inputs[rows[index] * stride : rows[index] * stride + width]
-        for place in range(width):
-            mean[place] += row[place]
-    for place in range(width):
-        mean[place] *= share
-        mean[width + place] = mean[place]
+def mean_row(table: Any, rows: Any, stride: Any, width: Any, mean: Any, copy: Any) -> Any:
+    """Writes the mean of some rows twice: to be updated, and for comparison."""
+    scale = float32(1.0) / float32(rows.size)
+    for i in range(width):
+        mean[i] = float32(0.0)
+    for index in range(rows.size):
+        row = table[rows[index] * stride : rows[index] * stride + width]
+        for i in range(width):
+            mean[i] += row[i]
+    for i in range(width):
+        mean[i] *= scale
+        copy[i] = mean[i]
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def spread(inputs: Any, rows: Any, count: Any, stride: Any, width: Any, mean: Any) -> Any:
-    """Adds what the mean has changed by to each of its rows."""
-    for place in range(width):
-        mean[width + place] = mean[place] - mean[width + place]
-    for index in range(count):
-        row = inputs[rows[index] * stride : rows[index] * stride + width]
-        for place in range(width):
-            row[place] += mean[width + place]
+def add_change(table: Any, rows: Any, stride: Any, width: Any, mean: Any, copy: Any) -> Any:
+    """Adds the change of the mean since it was copied to each of its rows."""
+    for i in range(width):
+        copy[i] = mean[i] - copy[i]
+    for index in range(rows.size):
+        row = table[rows[index] * stride : rows[index] * stride + width]
+        for i in range(width):
+            row[i] += copy[i]
 
 
 @njit(cache=True, nogil=True)
-def list_parts(words: Any, starts: Any, parts: Any) -> Any:
-    """The parts of each word in turn, and where those of each begin."""
+def list_subwords(words: Any, starts: Any, subwords: Any) -> Any:
+    """The concatenated subwords of words, and their bounds."""
     total = 0
     for index in range(words.size):
         total += starts[words[index] + 1] - starts[words[index]]
     begins = np.empty(words.size + 1, dtype=np.int64)
-    listed = np.empty(total, dtype=np.int32)
-    place = 0
+    flat = np.empty(total, dtype=np.int32)
+    i = 0
     for index in range(words.size):
-        begins[index] = place
-        for part in range(starts[words[index]], starts[words[index] + 1]):
-            listed[place] = parts[part]
-            place += 1
-    begins[words.size] = place
-    return begins, listed
+        begins[index] = i
+        for subword in range(starts[words[index]], starts[words[index] + 1]):
+            flat[i] = subwords[subword]
+            i += 1
+    begins[words.size] = i
+    return begins, flat
 
 
 @njit(cache=True, nogil=True)
-def compose(parts: Any, starts: Any, begin: Any, end: Any, table: Any, stride: Any, width: Any, made: Any) -> Any:
-    """Row i of `made` is the mean of the table's rows that word i of a piece is made of; twice, one to be changed."""
-    size = (end - begin) * stride
-    for index in range(begin, end):
-        first, last = starts[index], starts[index + 1]
-        if index + 1 < end:
-            for part in range(last, starts[index + 2]):
-                ask_for(table, parts[part], stride, width)
-        base = (index - begin) * stride
-        _mean(parts, first, last, table, stride, width, made, base)
-        made[size + base : size + base + width] = made[base : base + width]
-
-
-@njit(cache=True, nogil=True, fastmath=True)
-def _mean(parts: Any, first: Any, last: Any, table: Any, stride: Any, width: Any, made: Any, base: Any) -> Any:
-    share = float32(1.0) / float32(last - first)
-    for place in range(width):
-        made[base + place] = float32(0.0)
-    for part in range(first, last):
-        row = table[parts[part] * stride : parts[part] * stride + width]
-        for place in range(width):
-            made[base + place] += row[place]
-    for place in range(width):
-        made[base + place] *= share
-
-
-@njit(cache=True, nogil=True, fastmath=True)
-def hand_down(parts: Any, starts: Any, begin: Any, end: Any, table: Any, stride: Any, width: Any, made: Any) -> Any:
-    """What each word of a piece has changed by goes to every row that it is made of, in full as in fastText."""
-    size = (end - begin) * stride
-    for index in range(begin, end):
-        if index + 1 < end:
-            for part in range(starts[index + 1], starts[index + 2]):
-                ask_for(table, parts[part], stride, width)
-        base = (index - begin) * stride
-        for place in range(width):
-            made[size + base + place] = made[base + place] - made[size + base + place]
-        for part in range(starts[index], starts[index + 1]):
-            row = table[parts[part] * stride : parts[part] * stride + width]
-            for place in range(width):
-                row[place] += made[size + base + place]
+def _subwords_of(subwords: Any, starts: Any, index: Any, end: Any, table: Any, stride: Any, width: Any) -> Any:
+    """The subwords of a word; the rows of the next one before `end` are prefetched."""
+    if index + 1 < end:
+        for subword in range(starts[index + 1], starts[index + 2]):
+            prefetch_row(table, subwords[subword], stride, width)
+    return subwords[starts[index] : starts[index + 1]]
 
 
 @njit(cache=True, nogil=True)
-def learn_subwords(
-    around: Any,
-    parts: Any,
-    starts: Any,
-    bounds: Any,
-    pieces: Any,
-    reach: Any,
-    marks: Any,
-    targets: Any,
-    labels: Any,
-    shifts: Any,
-    table: Any,
-    outputs: Any,
-    stride: Any,
-    width: Any,
-    rate: Any,
-    together: Any,
-) -> Any:
-    """As `learn_windows`, with words made of several rows of the table: put together for a piece, then handed down."""
-    longest = 0
-    for piece in range(pieces):
-        longest = max(longest, bounds[piece + 1] - bounds[piece])
-    made = np.zeros(2 * longest * stride, dtype=np.float32)
-    places = np.arange(longest)
-    one = np.zeros(2, dtype=np.int64)
+def train_subwords(
+    max_window: Any, subwords: Any, starts: Any, bounds: Any, segments: Any, window_sizes: Any, target_starts: Any,
+    targets: Any, labels: Any, offsets: Any, predicted: Any, table: Any, outputs: Any, stride: Any, width: Any, lr: Any,
+    is_cbow: Any,
+) -> Any:  # fmt: skip
+    """As `train_windows`, with words composed of subword rows for each segment.
+
+    The change of a composed word is added to all its subword rows, undivided as in fastText.
+    """
+    max_length = 0
+    for segment in range(segments):
+        max_length = max(max_length, bounds[segment + 1] - bounds[segment])
+    composed, copies = np.zeros(max_length * stride, dtype=np.float32), np.zeros(max_length * stride, dtype=np.float32)
+    positions = np.arange(max_length)
+    single = np.zeros(2, dtype=np.int64)
     loss, examples = 0.0, 0
-    for piece in range(pieces):
-        begin, end = bounds[piece], bounds[piece + 1]
-        compose(parts, starts, begin, end, table, stride, width, made)
-        one[1] = end - begin
-        part_loss, part_examples = learn_windows(
-            around,
-            places,
-            one,
-            1,
-            reach[begin:end],
-            marks[begin : end + 1],
-            targets,
-            labels,
-            shifts,
-            made,
-            outputs,
-            stride,
-            width,
-            rate,
-            together,
-        )
-        loss += part_loss
-        examples += part_examples
-        hand_down(parts, starts, begin, end, table, stride, width, made)
+    for segment in range(segments):
+        begin, end = bounds[segment], bounds[segment + 1]
+        for index in range(begin, end):
+            rows, base = _subwords_of(subwords, starts, index, end, table, stride, width), (index - begin) * stride
+            mean_row(table, rows, stride, width, composed[base : base + width], copies[base : base + width])
+        single[1] = end - begin
+        segment_loss, segment_examples = train_windows(
+            max_window, positions, single, 1, window_sizes[begin:end], target_starts[begin : end + 1], targets, labels,
+            offsets, predicted[begin:end], composed, outputs, stride, width, lr, is_cbow,
+        )  # fmt: skip
+        loss += segment_loss
+        examples += segment_examples
+        for index in range(begin, end):
+            rows, base = _subwords_of(subwords, starts, index, end, table, stride, width), (index - begin) * stride
+            add_change(table, rows, stride, width, composed[base : base + width], copies[base : base + width])
     return loss, examples

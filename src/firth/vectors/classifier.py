@@ -1,11 +1,12 @@
-"""The bag of tricks (Joulin et al. 2017): a linear classifier over the mean of word and word n-gram vectors."""
+"""fastText classifier (Joulin et al. 2017): a linear classifier over the mean of word and n-gram vectors."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import namedtuple
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -13,237 +14,203 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.errors import CorpusError, RecipeError
-from firth.tokens.tokenizer import EOS
+from firth.tokens.tokenizer import EOS, FIRST_WORD
 from firth.vectors import _classifier_kernels as kernels
-from firth.vectors._step_kernels import random_start
-from firth.vectors._word2vec_kernels import draw_noise, follow_paths
-from firth.vectors.classifier_model import ClassifierModel, label_tree, restore_classifier
-from firth.vectors.classifier_rows import Spelling, as_spelt, list_rows, slots_of, spell_all, word_hashes
-from firth.vectors.job import Job, Result
-from firth.vectors.loop import Plan, Progress, run_loop
+from firth.vectors._step_kernels import block_seed
+from firth.vectors.classifier_model import (
+    ClassifierFeatures,
+    ClassifierModel,
+    fasttext_words,
+    label_tree,
+    list_rows,
+    rows_of_buckets,
+    vocabulary_features,
+    word_hashes,
+)  # fmt: skip
+from firth.vectors.job import VectorJob, VectorResult
+from firth.vectors.loop import BlockPlan, LoopState, train_blocks
 from firth.vectors.recipe import ClassifierRecipe
-from firth.vectors.sampling import alias_table, noise_shares
-from firth.vectors.subwords import subword_rows
-from firth.vectors.tables import Table, random_table, zeros
-from firth.vectors.text import FIRST_WORD, TrainingText
+from firth.vectors.sampling import alias_table, noise_distribution
+from firth.vectors.subwords import ngram_buckets
+from firth.vectors.tables import EmbeddingTable, random_table, zero_table
+from firth.vectors.text import TrainingText
+from firth.vectors.word2vec import sample_targets
 
-_WORDS = 2000  # of a block
-_PLANNED = 8  # blocks that are planned ahead
-_RATE = 0.5
+_BLOCK_WORDS = 2000
+_PREFETCHED = 8  # blocks planned in advance
+_DEFAULT_LR = 0.5
 _NEGATIVES = 5
-_NOISE = 0.5  # labels are drawn by their frequency to this power
-_MOST_BUCKETS = 2_000_000
-_CROWD = 32  # buckets for each n-gram that occurs, so that few fall together
-_CHUNK = 1 << 14  # texts that are looked through at once
+_NS_EXPONENT = 0.5  # of the label distribution that negatives are drawn from
+_MAX_BUCKETS = 2_000_000
+_BUCKETS_PER_NGRAM = 32  # so that few collide
+_CHUNK = 1 << 14  # texts hashed at once
 
 
-def train_classifier(recipe: ClassifierRecipe, job: Job) -> Result:
-    """A classifier of texts: each document of the text has its label."""
+def train_classifier(recipe: ClassifierRecipe, job: VectorJob) -> VectorResult:
+    """A text classifier; each document of the text has its label."""
     texts = len(job.text.documents) - 1
     if job.labels is None or len(job.labels) != texts or not job.names:
-        raise RecipeError("a classifier learns from labelled texts: give it a file with a label for each text.")
+        raise RecipeError("a classifier is trained on labelled texts: give it a file with a label for each text.")
     if len(job.names) < 2:
         raise CorpusError(f"all texts have the label {job.names[0]!r}: a classifier needs two labels or more.")
-    recipe = settle(recipe, job.text)
-    blocks = TextBlocks(recipe, job.text, job.labels, len(job.names), job.seed)
-    state = _run(blocks, recipe, job)
-    metrics = {
-        "loss": state.losses[-1], "losses": state.losses, "vocabulary": len(job.text.words) - FIRST_WORD,
-        "ngrams": blocks.used.size, "labels": len(job.names), "texts": texts,
-    }  # fmt: skip
-    return Result(blocks.model(recipe, job), round(state.done * blocks.words / blocks.blocks), metrics)
+    recipe = resolve_defaults(recipe, job.text)
+    trainer = ClassifierTrainer(recipe, job.text, job.labels, len(job.names), job.seed)
+    state = _run(trainer, recipe, job)
+    metrics = {"ngrams": trainer.used.size, "labels": len(job.names), "texts": texts}
+    return state.result(trainer, trainer.model(recipe, job), job.text, **metrics)
 
 
-def _run(blocks: TextBlocks, recipe: ClassifierRecipe, job: Job) -> Progress:
-    """Learns from all blocks that the budget allows.
+def _run(trainer: ClassifierTrainer, recipe: ClassifierRecipe, job: VectorJob) -> LoopState:
+    """Trains on all blocks that the budget allows.
 
-    All texts move the same few labels. Blocks that started from the same tables would each move them all the way, and
-    together too far: so exact mode learns from one block after the other, and other threads only plan the next ones.
+    All texts update the same few label vectors, so that merging parallel blocks would overshoot: exact mode trains on
+    one block after the other, while other threads plan the next ones.
     """
-    assert isinstance(recipe.learning_rate, float)
+    assert isinstance(recipe.lr, float)
     if recipe.mode == "fast":
-        return run_loop(blocks, recipe, recipe.learning_rate, job)
-    with ThreadPoolExecutor(job.threads) as threads:
-        ahead = _Ahead(blocks, threads)
-        return run_loop(ahead, replace(recipe, mode="fast"), recipe.learning_rate, replace(job, threads=1))
+        return train_blocks(trainer, recipe, recipe.lr, job)
+    with ThreadPoolExecutor(job.threads) as trainer.planners:
+        return train_blocks(trainer, replace(recipe, mode="fast"), recipe.lr, replace(job, threads=1))
 
 
-def settle(recipe: ClassifierRecipe, text: TrainingText) -> ClassifierRecipe:
-    """The recipe with what it leaves to the text filled in."""
-    if recipe.learning_rate == "auto":
-        recipe = replace(recipe, learning_rate=_RATE)
+def resolve_defaults(recipe: ClassifierRecipe, text: TrainingText) -> ClassifierRecipe:
+    """The recipe with lr and buckets resolved."""
+    if recipe.lr == "auto":
+        recipe = replace(recipe, lr=_DEFAULT_LR)
     if recipe.buckets != "auto":
         return recipe
     if recipe.word_ngrams == 1 and not recipe.max_n:
         return replace(recipe, buckets=0)
-    kinds = int(np.count_nonzero(mark_buckets(replace(recipe, buckets=_MOST_BUCKETS), text)))
-    return replace(recipe, buckets=min(_MOST_BUCKETS, 1000 * (1 + _CROWD * kinds // 1000)))
+    distinct = int(np.count_nonzero(used_buckets(replace(recipe, buckets=_MAX_BUCKETS), text)))
+    return replace(recipe, buckets=min(_MAX_BUCKETS, 1000 * (1 + _BUCKETS_PER_NGRAM * distinct // 1000)))
 
 
-def mark_buckets(recipe: ClassifierRecipe, text: TrainingText) -> npt.NDArray[np.bool_]:
-    """Which buckets the n-grams of a text fall into."""
+def used_buckets(recipe: ClassifierRecipe, text: TrainingText) -> npt.NDArray[np.bool_]:
+    """Whether each bucket has an n-gram of the text."""
     assert isinstance(recipe.buckets, int)
-    marks = np.zeros(recipe.buckets, dtype=np.bool_)
-    if recipe.max_n and marks.size:
-        _, rows = subword_rows(text.words[FIRST_WORD:], recipe.min_n, recipe.max_n, recipe.buckets)
-        marks[rows] = True
-    if recipe.word_ngrams > 1 and marks.size:
-        hashes = word_hashes(as_spelt(text.words))
-        for ids, bounds in _all_texts(text):
-            kernels.mark_ngrams(ids, bounds, hashes, recipe.word_ngrams, marks)
-    return marks
-
-
-def _all_texts(text: TrainingText) -> Iterator[tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]]:
-    bounds = text_bounds(text)
-    for begin in range(0, bounds.size - 1, _CHUNK):
-        yield gather(text, bounds, np.arange(begin, min(begin + _CHUNK, bounds.size - 1)))
+    used = np.zeros(recipe.buckets, dtype=np.bool_)
+    if recipe.max_n and used.size:
+        _, rows = ngram_buckets(text.words[FIRST_WORD:], recipe.min_n, recipe.max_n, recipe.buckets)
+        used[rows] = True
+    if recipe.word_ngrams > 1 and used.size:
+        hashes, buckets = word_hashes(fasttext_words(text.words)), np.arange(used.size, dtype=np.int32)
+        no_subwords = ClassifierFeatures(np.zeros(hashes.size + 1, dtype=np.int64), buckets[:0], hashes)
+        bounds = text_bounds(text)
+        for begin in range(0, bounds.size - 1, _CHUNK):
+            ids, chunk = gather(text, bounds, np.arange(begin, min(begin + _CHUNK, bounds.size - 1)))
+            used[list_rows(ids, chunk, no_subwords, recipe.word_ngrams, buckets)[0]] = True
+    return used
 
 
 def text_bounds(text: TrainingText) -> npt.NDArray[np.int64]:
-    """Where each document's tokens begin, and the end."""
+    """The token bounds of documents."""
     return np.asarray(text.sentences)[np.asarray(text.documents).astype(np.int64)].astype(np.int64)
 
 
 def gather(
-    text: TrainingText, bounds: npt.NDArray[np.int64], chosen: npt.NDArray[np.int64]
+    text: TrainingText, bounds: npt.NDArray[np.int64], indices: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """The ids of some documents, each with its end, and where each begins, and the end."""
-    begins, ends = bounds[chosen], bounds[chosen + 1]
-    places = np.concatenate([[0], np.cumsum(ends - begins + 1)])
-    ids = np.empty(int(places[-1]), dtype=np.uint32)
+    """The concatenated ids of some documents, each with its end, and their bounds."""
+    begins, ends = bounds[indices], bounds[indices + 1]
+    bounds = np.concatenate([[0], np.cumsum(ends - begins + 1)])
+    ids = np.empty(int(bounds[-1]), dtype=np.uint32)
     kernels.gather(text.ids, begins, ends, ids)
-    return ids, places
+    return ids, bounds
 
 
 @lru_cache(maxsize=2)
 def _order(texts: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
-    """The order of texts in a pass: files are often sorted by label, which no one learns from."""
+    """The shuffled order of texts in an epoch: files are often sorted by label."""
     return np.random.default_rng([seed, epoch]).permutation(texts)
 
 
-@dataclass
-class _Content:
-    """A planned block."""
-
-    rows: npt.NDArray[np.int32]
-    places: npt.NDArray[np.int64]
-    answers: npt.NDArray[np.int32]
-    marks: npt.NDArray[np.int64]
-    targets: npt.NDArray[np.int32]
-    flags: npt.NDArray[np.uint8]
+_ClassifierBlock = namedtuple("_ClassifierBlock", "rows row_bounds labels target_starts targets is_positive")
 
 
-class TextBlocks:
-    """Labelled texts in blocks, in another order in each pass."""
+class ClassifierTrainer:
+    """A `BlockTrainer` of labelled texts, reshuffled each epoch."""
 
-    calm = math.inf
+    max_step = math.inf
 
     def __init__(
         self, recipe: ClassifierRecipe, text: TrainingText, labels: npt.NDArray[np.int32], names: int, seed: int
     ) -> None:
-        """`labels` has a row for each document, filled up with -1; they are numbered below `names`."""
+        """`labels` has a row for each document, padded with -1; label indices are below `names`."""
         assert isinstance(recipe.buckets, int)
         self.recipe, self.text, self.seed = recipe, text, seed
         self.labels = labels.reshape(len(labels), -1)
         self.label_counts = np.bincount(self.labels[self.labels >= 0], minlength=names).astype(np.int64)
         self.bounds = text_bounds(text)
         self.texts = self.bounds.size - 1
-        self.words = len(text.ids)
-        self.each = max(1, round(_WORDS * self.texts / max(self.words, 1)))
-        self.blocks = -(-self.texts // self.each)
-        self.used = np.flatnonzero(mark_buckets(recipe, text)).astype(np.int32)
-        self.slots = slots_of(self.used, recipe.buckets, len(text.words))
-        self.spelling = self._spell()
-        self.tree = label_tree(self.label_counts) if recipe.loss == "hierarchical" else None
-        self.alias = alias_table(noise_shares(self.label_counts, _NOISE))
-        self.inputs, self.outputs = self._tables(names)
-        self.tables: Sequence[Table] = (self.inputs, self.outputs)
-
-    def _spell(self) -> Spelling:
-        own = np.arange(len(self.text.words)) >= FIRST_WORD
+        self.num_words = len(text.ids)
+        self.texts_per_block = max(1, round(_BLOCK_WORDS * self.texts / max(self.num_words, 1)))
+        self.num_blocks = -(-self.texts // self.texts_per_block)
+        self.used = np.flatnonzero(used_buckets(recipe, text)).astype(np.int32)
+        self.bucket_rows = rows_of_buckets(self.used, recipe.buckets, len(text.words))
+        own = np.arange(len(text.words)) >= FIRST_WORD
         own[EOS] = True
-        return spell_all(self.text.words, own, self.recipe, self.slots)
+        self.features = vocabulary_features(text.words, own, recipe, self.bucket_rows)
+        self.tree = label_tree(self.label_counts) if recipe.loss == "hierarchical" else None
+        self.alias = alias_table(noise_distribution(self.label_counts, _NS_EXPONENT))
+        self.inputs, self.outputs = self._tables(names)
+        self.tables: Sequence[EmbeddingTable] = (self.inputs, self.outputs)
+        self.planners: ThreadPoolExecutor | None = None
+        self._planned: dict[int, Future[BlockPlan]] = {}
 
-    def _tables(self, names: int) -> tuple[Table, Table]:
+    def _tables(self, names: int) -> tuple[EmbeddingTable, EmbeddingTable]:
         rows, dimension = len(self.text.words) + self.used.size, self.recipe.dimension
         inputs = random_table(rows, dimension, self.seed, EOS)
         inputs.matrix()[EOS + 1 : FIRST_WORD] = 0
-        return inputs, zeros(names, dimension)
+        return inputs, zero_table(names, dimension)
 
     @property
-    def work(self) -> float:
-        """Floating-point operations for a word of text, about: rows are added up and moved, labels multiplied."""
-        parts = self.spelling.parts.size / len(self.text.words) + self.recipe.word_ngrams - 1
+    def flops_per_word(self) -> float:
+        """Approximate floating-point operations for a word of text: sums of rows and products with labels."""
+        subwords = self.features.subwords.size / len(self.text.words) + self.recipe.word_ngrams - 1
         targets = {"softmax": self.label_counts.size, "negative": _NEGATIVES + 1}.get(self.recipe.loss, 0)
         if self.tree is not None:
             targets = self.tree.nodes.size // self.label_counts.size + 1
-        return float(self.recipe.dimension * (2 * parts + 6 * targets * self.texts / max(self.words, 1)))
+        return float(self.recipe.dimension * (2 * subwords + 6 * targets * self.texts / max(self.num_words, 1)))
 
-    def plan(self, epoch: int, block: int) -> Plan:
-        """The rows of the block's texts, and what their labels are compared with."""
-        texts = _order(self.texts, self.seed, epoch)[block * self.each : (block + 1) * self.each]
-        ids, bounds = gather(self.text, self.bounds, texts)
-        rows, places = list_rows(ids, bounds, self.spelling, self.recipe.word_ngrams, self.slots)
-        answers = np.empty(texts.size, dtype=np.int32)
-        kernels.choose_labels(self.labels, texts, self.seed, epoch, answers)
-        state = np.uint64(random_start(self.seed, epoch, self.texts + block))
-        marks, targets, flags = self._targets(answers, state)
-        return Plan((), _Content(rows, places, answers, marks, targets, flags))
-
-    def _targets(self, answers: npt.NDArray[np.int32], state: np.uint64) -> tuple[Any, Any, Any]:
-        """Where the targets of each text begin, the targets, and what each should answer."""
-        count, labels = answers.size, self.label_counts.size
-        marks = np.zeros(count + 1, dtype=np.int64)
-        if self.recipe.loss == "softmax":  # all labels are targets of all texts
-            return marks, np.arange(labels, dtype=np.int32), np.empty(0, dtype=np.uint8)
-        room = count * (_NEGATIVES + 1) if self.tree is None else int(np.diff(self.tree.starts)[answers].sum())
-        targets, flags = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.uint8)
-        if self.tree is not None:
-            follow_paths(answers, count, *self.tree, marks, targets, flags)
-            return marks, targets, flags
-        none, pool = np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int32)
-        used = draw_noise(answers, count, _NEGATIVES, self.alias, pool, none, state, marks, targets, flags, none)
-        return marks, targets[:used], flags[:used]
-
-    def learn(self, plan: Plan, rate: float) -> tuple[float, int]:
-        """Learns from a block."""
-        block, softmax = plan.content, self.recipe.loss == "softmax"
-        loss, examples = kernels.learn_texts(
-            block.rows, block.places, block.answers, block.marks, block.targets, block.flags, softmax,
-            self.inputs.flat, self.outputs.flat, self.inputs.stride, self.inputs.width, np.float32(rate),
-        )  # fmt: skip
-        return float(loss), int(examples)
-
-    def model(self, recipe: ClassifierRecipe, job: Job) -> ClassifierModel:
-        """The model that has been learnt."""
-        return ClassifierModel(
-            recipe, job.tokenizer, job.layout, self.inputs.packed(), used=self.used,
-            outputs=self.outputs.packed(), labels=job.names, label_counts=self.label_counts,
-            counts=self.text.counts, words=self.text.words, phrases=job.phrases,
-        )  # fmt: skip
-
-
-class _Ahead:
-    """The same blocks, planned by other threads while one learns."""
-
-    calm = math.inf
-
-    def __init__(self, blocks: TextBlocks, threads: ThreadPoolExecutor) -> None:
-        self.tables, self.blocks, self.words, self.work = blocks.tables, blocks.blocks, blocks.words, blocks.work
-        self.learn = blocks.learn
-        self._plan, self._threads = blocks.plan, threads
-        self._planned: dict[int, Future[Plan]] = {}
-
-    def plan(self, epoch: int, block: int) -> Plan:
-        """The plan of a block; those of the next ones are begun."""
-        number = epoch * self.blocks + block
-        numbers = range(number, number + _PLANNED)
+    def plan(self, epoch: int, block: int) -> BlockPlan:
+        """The rows of the block's texts, and their targets; planners start with the next blocks."""
+        if self.planners is None:
+            return self._plan(epoch, block)
+        number = epoch * self.num_blocks + block
         self._planned = {
-            n: self._planned.get(n) or self._threads.submit(self._plan, *divmod(n, self.blocks)) for n in numbers
+            n: self._planned.get(n) or self.planners.submit(self._plan, *divmod(n, self.num_blocks))
+            for n in range(number, number + _PREFETCHED)
         }
         return self._planned[number].result()
 
+    def _plan(self, epoch: int, block: int) -> BlockPlan:
+        texts = _order(self.texts, self.seed, epoch)[block * self.texts_per_block : (block + 1) * self.texts_per_block]
+        ids, bounds = gather(self.text, self.bounds, texts)
+        rows, row_bounds = list_rows(ids, bounds, self.features, self.recipe.word_ngrams, self.bucket_rows)
+        labels = np.empty(texts.size, dtype=np.int32)
+        kernels.draw_labels(self.labels, texts, self.seed, epoch, labels)
+        state = np.uint64(block_seed(self.seed, epoch, self.texts + block))
+        return BlockPlan((), _ClassifierBlock(rows, row_bounds, labels, *self._targets(labels, state)))
 
-restore = restore_classifier
-"""Makes the model of a saved artifact's arrays."""
+    def _targets(self, labels: npt.NDArray[np.int32], state: np.uint64) -> tuple[Any, Any, Any]:
+        if self.recipe.loss == "softmax":  # all labels are targets of all texts
+            targets = np.arange(self.label_counts.size, dtype=np.int32)
+            return np.zeros(labels.size + 1, dtype=np.int64), targets, np.empty(0, dtype=np.uint8)
+        pool, none = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+        return sample_targets(labels, self.tree, _NEGATIVES, self.alias, pool, none, state)[:3]
+
+    def train_block(self, plan: BlockPlan, lr: float) -> tuple[float, int]:
+        train: Any = kernels.train_texts
+        loss, examples = train(
+            *plan.content, self.recipe.loss == "softmax", self.inputs.flat, self.outputs.flat, self.inputs.stride,
+            self.inputs.width, np.float32(lr),
+        )  # fmt: skip
+        return float(loss), int(examples)
+
+    def model(self, recipe: ClassifierRecipe, job: VectorJob) -> ClassifierModel:
+        """The trained model; it takes over the memory of the tables."""
+        model: ClassifierModel = job.build(
+            ClassifierModel, recipe, self.inputs.compact(), outputs=self.outputs.compact(), words=self.text.words,
+            used=self.used, labels=job.names, label_counts=self.label_counts,
+        )  # fmt: skip
+        return model

@@ -1,16 +1,15 @@
-"""The senses of words, found by clustering what stands around them (Reisinger and Mooney 2010, Huang et al. 2012).
+"""Word sense induction by clustering contexts (Reisinger and Mooney 2010, Huang et al. 2012).
 
-A context is the idf-weighted mean of the vectors of the words around, at length 1. The vectors are centred and whitened
-first, so that contexts from anywhere in the text point in all directions alike: what is left in common are meanings,
-not the few topics that most of a text is about.
+A context vector is the idf-weighted mean of the vectors of the words around, with unit norm. Word vectors are centred
+and whitened first, so that random contexts are isotropic and common topics do not dominate.
 
-A word's contexts are split in two again and again, for as long as the parts are senses. That is judged on contexts that
-the split has not seen, by mean cosines of two different contexts: `w` within a part, `b` between the parts.
+A word's contexts are bisected recursively as long as the parts are distinct senses. That is judged on held-out contexts
+by mean cosines of pairs: `w` within a part, `b` between the parts.
 
-    b / sqrt(w0 w1) <= overlap     the parts have little in common: 0 is what unrelated words have
-    min(w0, w1) >= 4 w idf' / idf  each part is about something, unlike the parts of contexts from anywhere in the text,
-                                   whose w is 2 / (pi d) or so; and more so if the word's idf is below the median idf',
-                                   because words that stand anywhere are grammatical
+    b / sqrt(w0 w1) <= max_overlap   the parts have little in common: 0 is that of unrelated words
+    min(w0, w1) >= 4 w idf' / idf    each part is coherent, compared with the parts of random contexts, whose w is about
+                                     2 / (pi d); more so if the word's idf is below the median idf', because words that
+                                     occur anywhere are function words
 """
 
 from __future__ import annotations
@@ -26,81 +25,75 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.progress import progress
+from firth.tokens.tokenizer import FIRST_WORD
 from firth.vectors import _cluster_kernels as kernels
-from firth.vectors._step_kernels import random_start
-from firth.vectors.cooccurrence import make_room
+from firth.vectors._step_kernels import block_seed
+from firth.vectors.cooccurrence import allocate_arrays, map_in_order
 from firth.vectors.neighbours import Floats, one_blas_thread
 from firth.vectors.recipe import SenseRecipe
-from firth.vectors.text import FIRST_WORD, TrainingText
+from firth.vectors.text import TrainingText, bounds_of
 
 Ints = npt.NDArray[np.int64]
 
-_SAMPLE = 2000  # contexts of a word that its senses are found from
-_PLACES = 1 << 24  # that are held at once
-_CHUNK = 1 << 20  # tokens that are looked at together
-_STRETCH = 10  # 2**10 tokens in a row serve as a whole to find senses or to judge them: a text repeats itself
-_FEWEST = 8  # contexts of a sense among those that judge it
-_TRIES = 8
+_MAX_CONTEXTS = 2000  # of a word for sense induction
+_MAX_POSITIONS = 1 << 24  # held at once
+_CHUNK = 1 << 20  # tokens processed at once
+_STRETCH_BITS = 10  # 2**10 adjacent tokens belong to one fold, because a text repeats itself
+_MIN_CONTEXTS = 8  # held-out contexts of a sense
+_RESTARTS = 8
 _ROUNDS = 10
-_COHERENCE = 4.0  # times as much as contexts from anywhere have, after a split
-_RANDOM = 20_000  # contexts from anywhere, that tell how contexts are spread
-_FLOOR = 0.05  # of the mean variance: directions with less are not made larger than that
-_LARGEST = 0.99  # mean cosine of contexts with their centre
-_DEPENDENT = 0.25  # of the sharpness is left, as the words of a context depend on each other: so it is calibrated
+_MIN_COHERENCE = 4.0  # relative to that of bisected random contexts
+_RANDOM_CONTEXTS = 20_000  # for whitening
+_MIN_VARIANCE = 0.05  # relative to the mean variance, for whitening
+_MAX_COSINE = 0.99  # mean cosine of contexts with their centre
+_SHARPNESS_SCALE = 0.25  # calibrated: the words of a context are dependent
 
 
 @dataclass(frozen=True, eq=False)
-class Senses:
-    """The senses of all words, and what tells which of them is meant."""
+class SenseInventory:
+    """The senses of all words, and the parameters of their disambiguation."""
 
-    starts: Ints
-    """The senses of word w are numbered from `starts[w]` to `starts[w + 1]`, the most frequent first."""
-    centres: Floats
-    """Mean contexts of length 1, of the senses of words that have several."""
-    shares: Floats
-    """How frequent each of those is among the senses of its word."""
-    sharpness: Floats
-    """How much the cosine with a context tells (von Mises-Fisher concentration), for each of those."""
-    vectors: Floats
-    """What contexts are made of: a row for each word."""
+    starts: Ints  # bounds of the senses of each word, most frequent first
+    centres: Floats  # unit mean contexts of the senses of ambiguous words
+    priors: Floats  # P(sense) of each of those
+    sharpness: Floats  # von Mises-Fisher concentration of each of those
+    vectors: Floats  # whitened word vectors that contexts are summed from
     idf: Floats
     window: int
 
     @cached_property
     def centre_starts(self) -> Ints:
-        """Where the centres of each word begin, and the end; words with one sense have none."""
+        """Bounds of the centres of each word; words with one sense have none."""
         counts = np.diff(self.starts)
-        return _bounds(np.where(counts > 1, counts, 0))
+        return bounds_of(np.where(counts > 1, counts, 0))
 
     @cached_property
     def _scaled(self) -> tuple[Floats, Floats]:
-        return self.centres * self.sharpness[:, None], np.log(self.shares)
+        return self.centres * self.sharpness[:, None], np.log(self.priors)
 
     def probabilities(self, word: int, context: Floats) -> npt.NDArray[np.float64]:
-        """P(sense | context) of a word's senses: share * exp(sharpness * cosine), divided by their sum."""
+        """P(sense | context) of a word's senses: prior * exp(sharpness * cosine), normalised."""
         low, high = self.centre_starts[word], self.centre_starts[word + 1]
         if low == high:
             return np.ones(1)
         centres, biases = self._scaled
         length = float(np.linalg.norm(context))
         scores = (centres[low:high] @ context / (length or 1.0) + biases[low:high]).astype(np.float64)
-        chances = np.exp(scores - scores.max())
-        return np.asarray(chances / chances.sum())
+        probabilities = np.exp(scores - scores.max())
+        return np.asarray(probabilities / probabilities.sum())
 
     def context(self, ids: npt.NDArray[np.uint32], word: int) -> Floats:
-        """The sum of what stands around a word in a text, at all its places; of all the text if it is not there."""
+        """The summed contexts of all occurrences of a word in a text; the whole text if there are none."""
         total = np.zeros(self.vectors.shape[1], dtype=np.float32)
         one = np.empty_like(total)
-        places = np.flatnonzero(ids == word)
-        for place in places.tolist():
-            kernels.sum_context(
-                ids, 0, ids.size, place, self.window, FIRST_WORD, self.vectors, self.idf, one
-            )  # fmt: skip
+        positions = np.flatnonzero(ids == word)
+        for position in positions.tolist():
+            kernels.sum_context(ids, 0, ids.size, position, self.window, FIRST_WORD, self.vectors, self.idf, one)
             total += one
-        return total if places.size else np.asarray(self.idf[ids] @ self.vectors[ids])
+        return total if positions.size else np.asarray(self.idf[ids] @ self.vectors[ids])
 
     def relabel(self, ids: npt.NDArray[np.uint32], bounds: Ints, out: npt.NDArray[np.uint32]) -> None:
-        """Writes the number of the most probable sense of each word in sentences."""
+        """Writes the most probable sense of each word in sentences."""
         centres, biases = self._scaled
         kernels.relabel(
             ids, bounds, self.window, FIRST_WORD, self.vectors, self.idf,
@@ -108,10 +101,10 @@ class Senses:
         )  # fmt: skip
 
     def names(self, words: Sequence[str]) -> list[str]:
-        """A name for each sense: the word, or word#1, word#2, ... with as many # as it takes to be no other word.
+        """A name for each sense: the word, or word#1, word#2, ... with as many # as are needed to be unique.
 
         >>> none = np.zeros((0, 1), dtype=np.float32)
-        >>> senses = Senses(np.array([0, 2, 3, 4]), none, none, none, none, none, 5)
+        >>> senses = SenseInventory(np.array([0, 2, 3, 4]), none, none, none, none, none, 5)
         >>> senses.names(["rock", "rock#2", "the"])
         ['rock##1', 'rock##2', 'rock#2', 'the']
         """
@@ -120,53 +113,48 @@ class Senses:
             if count == 1:
                 found.append(word)
                 continue
-            mark = "#"
-            while any(f"{word}{mark}{number}" in known for number in range(1, count + 1)):
-                mark += "#"
-            found += [f"{word}{mark}{number}" for number in range(1, count + 1)]
+            separator = "#"
+            while any(f"{word}{separator}{number}" in known for number in range(1, count + 1)):
+                separator += "#"
+            found += [f"{word}{separator}{number}" for number in range(1, count + 1)]
         return found
 
 
-class Split(NamedTuple):
-    """How two parts of contexts compare, judged by contexts that did not make them."""
+class SplitQuality(NamedTuple):
+    """The quality of a bisection on held-out contexts."""
 
-    overlap: float
-    """Mean cosine between the parts by that within them: the cosine of their true means."""
-    coherence: float
-    """Mean cosine of two contexts of one part, the smaller of both."""
+    overlap: float  # mean cosine between the parts relative to that within them: the cosine of their true means
+    coherence: float  # mean cosine of two contexts of one part, minimum of both
 
 
-class _Found(NamedTuple):
-    """The senses of a word that has several."""
-
-    centres: Floats
-    shares: Floats
-    sharpness: Floats
+_WordSenses = tuple[Floats, Floats, Floats]  # centres, priors and sharpness of the senses of an ambiguous word
 
 
-def find_senses(recipe: SenseRecipe, text: TrainingText, vectors: Floats, seed: int, threads: int) -> Senses:
-    """The senses of all words of a text, from vectors of its words."""
+def find_senses(recipe: SenseRecipe, text: TrainingText, vectors: Floats, seed: int, threads: int) -> SenseInventory:
+    """The senses of all words of a text, from its word vectors."""
     idf = sentence_idf(text)
-    space = context_space(text, vectors, idf, recipe.context)
-    sizes = np.minimum(text.counts, _SAMPLE) * ((text.counts >= recipe.least) & (idf > 0) & (recipe.senses > 1))
-    finder = _Finder(recipe, text, space, idf, np.flatnonzero(sizes), seed)
-    found: list[_Found] = []
+    space = context_space(text, vectors, idf, recipe.window)
+    sizes = np.minimum(text.counts, _MAX_CONTEXTS) * (
+        (text.counts >= recipe.min_occurrences) & (idf > 0) & (recipe.max_senses > 1)
+    )
+    finder = _SenseFinder(recipe, text, space, idf, np.flatnonzero(sizes), seed)
+    found: list[_WordSenses] = []
     counts = np.ones(len(text.words), dtype=np.int64)
     with ThreadPoolExecutor(threads) as pool, progress("finding senses", float(sizes.sum()), "contexts") as advance:
-        for words in _groups(sizes):
-            places = _pick_places(text, words, sizes)
-            for word, senses in zip(words, pool.map(finder, words, places), strict=True):
+        for words in _word_groups(sizes):
+            positions = _sample_positions(text, words, sizes)
+            for word, senses in zip(words, pool.map(finder, words, positions), strict=True):
                 if senses is not None:
                     found.append(senses)
-                    counts[word] = len(senses.shares)
+                    counts[word] = len(senses[1])
                 advance(float(sizes[word]))
-    none = _Found(np.zeros((0, space.shape[1]), np.float32), np.zeros(0, np.float32), np.zeros(0, np.float32))
-    centres, shares, sharpness = (np.concatenate(parts) for parts in zip(none, *found, strict=True))
-    return Senses(_bounds(counts), centres, shares, sharpness, space, idf, recipe.context)
+    none = (np.zeros((0, space.shape[1]), np.float32), np.zeros(0, np.float32), np.zeros(0, np.float32))
+    centres, priors, sharpness = (np.concatenate(parts) for parts in zip(none, *found, strict=True))
+    return SenseInventory(bounds_of(counts), centres, priors, sharpness, space, idf, recipe.window)
 
 
 def sentence_idf(text: TrainingText) -> Floats:
-    """ln(sentences / sentences with the word); 0 for words that do not occur.
+    """log(sentences / sentences with the word); 0 for words that do not occur.
 
     >>> ids = np.array([5, 6, 5, 5, 7, 5], dtype=np.uint32)
     >>> text = TrainingText(ids, np.array([0, 2, 5, 6]), np.array([0, 3]), list("?????abc"))
@@ -174,8 +162,8 @@ def sentence_idf(text: TrainingText) -> Floats:
     [0.0, 1.0986, 1.0986]
     """
     counts = np.zeros(len(text.words), dtype=np.int64)
-    for ids, bounds in _chunks(text):
-        kernels.count_once(ids, bounds, np.full(len(text.words), -1, dtype=np.int64), counts)
+    for ids, bounds, _ in _chunks(text):
+        kernels.count_sentences(ids, bounds, np.full(len(text.words), -1, dtype=np.int64), counts)
     with np.errstate(divide="ignore"):
         idf = np.where(counts > 0, np.log((len(text.sentences) - 1) / counts), 0.0)
     idf[:FIRST_WORD] = 0
@@ -183,7 +171,7 @@ def sentence_idf(text: TrainingText) -> Floats:
 
 
 def context_space(text: TrainingText, vectors: Floats, idf: Floats, window: int) -> Floats:
-    """Vectors of words such that contexts from anywhere in the text have mean zero and spread evenly."""
+    """Word vectors transformed so that random contexts have mean zero and identity covariance."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     units = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     weights = text.counts * idf
@@ -191,184 +179,167 @@ def context_space(text: TrainingText, vectors: Floats, idf: Floats, window: int)
     with one_blas_thread():
         centred = units - weights.astype(np.float32) @ units
         centred[:FIRST_WORD] = 0
-        wide = _contexts(text, _anywhere(text, _RANDOM), window, centred, idf).astype(np.float64)
-        variances, directions = np.linalg.eigh(wide.T @ wide / len(wide))
-        floor = max(_FLOOR * float(variances.mean()), 1e-30)
+        contexts = _contexts(text, _spread_positions(text, _RANDOM_CONTEXTS), window, centred, idf).astype(np.float64)
+        variances, directions = np.linalg.eigh(contexts.T @ contexts / len(contexts))
+        floor = max(_MIN_VARIANCE * float(variances.mean()), 1e-30)
         whitening = (directions / np.sqrt(np.maximum(variances, floor))).astype(np.float32)
         return np.ascontiguousarray(centred @ whitening)
 
 
-class _Finder:
+class _SenseFinder:
     """Finds the senses of one word after the other."""
 
     def __init__(
         self, recipe: SenseRecipe, text: TrainingText, space: Floats, idf: Floats, words: Ints, seed: int
     ) -> None:
         self.recipe, self.text, self.space, self.idf, self.seed = recipe, text, space, idf, seed
-        places = _anywhere(text, _SAMPLE)
-        rows = self._rows(places)
-        split = judge(rows, _meaningful(rows), _halves(places), int(random_start(seed, 1, 0)))
-        least = 2 / (math.pi * space.shape[1])  # of points spread evenly over a sphere, cut through the middle
+        positions = _spread_positions(text, _MAX_CONTEXTS)
+        rows = self._rows(positions)
+        split = judge_split(rows, _nonzero(rows), _folds(positions), int(block_seed(seed, 1, 0)))
+        least = 2 / (math.pi * space.shape[1])  # of uniform points on a sphere, bisected
         typical = float(np.median(idf[words])) if words.size else 0.0
-        self.coherence = _COHERENCE * max(least, split.coherence if split else 0.0) * typical
+        self.coherence = _MIN_COHERENCE * max(least, split.coherence if split else 0.0) * typical
 
-    def __call__(self, word: int, places: Ints) -> _Found | None:
-        rows = self._rows(places)
-        start = int(random_start(self.seed, 0, word))
+    def __call__(self, word: int, positions: Ints) -> _WordSenses | None:
+        rows = self._rows(positions)
+        start = int(block_seed(self.seed, 0, word))
         coherence = self.coherence / float(self.idf[word])
-        parts = divide(rows, _halves(places), start, self.recipe.senses, self.recipe.overlap, coherence)
-        return _settle(rows, parts) if len(parts) > 1 else None
+        parts = split_senses(rows, _folds(positions), start, self.recipe.max_senses, self.recipe.max_overlap, coherence)
+        return _refine(rows, parts) if len(parts) > 1 else None
 
-    def _rows(self, places: Ints) -> Floats:
-        return _contexts(self.text, places, self.recipe.context, self.space, self.idf)
+    def _rows(self, positions: Ints) -> Floats:
+        return _contexts(self.text, positions, self.recipe.window, self.space, self.idf)
 
 
-def _anywhere(text: TrainingText, count: int) -> Ints:
-    """Places evenly spread over the text."""
+def _spread_positions(text: TrainingText, count: int) -> Ints:
     return np.unique(np.arange(count) * len(text.ids) // count)
 
 
-def _halves(places: Ints) -> Ints:
-    """0 or 1 for each place, the same within a stretch of text.
+def _folds(positions: Ints) -> Ints:
+    """0 or 1 for each position, constant within a stretch of text.
 
-    It is the highest bit of a multiple of the golden ratio: stretches are dealt out evenly, but not by turns.
+    The highest bit of a multiple of the golden ratio: balanced, but not alternating.
     """
-    stretches = places.astype(np.uint64) >> np.uint64(_STRETCH)
+    stretches = positions.astype(np.uint64) >> np.uint64(_STRETCH_BITS)
     return ((stretches * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(63)).astype(np.int64)
 
 
-def _meaningful(rows: Floats) -> Ints:
-    """Which rows are not zero."""
+def _nonzero(rows: Floats) -> Ints:
     return np.flatnonzero(np.any(rows != 0, axis=1))
 
 
-def divide(rows: Floats, halves: Ints, start: int, most: int, overlap: float, coherence: float) -> list[Ints]:
-    """The rows of each sense, at most so many; rows of zeros are of none.
+def split_senses(rows: Floats, folds: Ints, start: int, max_parts: int, overlap: float, coherence: float) -> list[Ints]:
+    """The row indices of each sense, at most `max_parts`; zero rows belong to none.
 
-    `halves`, 0 or 1 for each row, says which rows judge what is found in the others.
+    Rows of one fold, 0 or 1, judge the bisection of the other.
     """
-    waiting, settled = [_meaningful(rows)], list[Ints]()
-    while waiting and len(waiting) + len(settled) < most:
-        waiting.sort(key=len)
-        members = waiting.pop()
+    pending, final = [_nonzero(rows)], list[Ints]()
+    while pending and len(pending) + len(final) < max_parts:
+        pending.sort(key=len)
+        members = pending.pop()
         start = (start + 1) % 2**64
-        split = judge(rows, members, halves, start)
+        split = judge_split(rows, members, folds, start)
         if split is None or split.overlap > overlap or split.coherence < coherence:
-            settled.append(members)
+            final.append(members)
             continue
         labels = np.empty(members.size, dtype=np.int64)
-        kernels.label(rows, members, _two_centres(rows, members, start), labels)
-        waiting += [members[labels == 0], members[labels == 1]]
-    return settled + waiting
+        kernels.assign(rows, members, _bisect(rows, members, start), labels)
+        pending += [members[labels == 0], members[labels == 1]]
+    return final + pending
 
 
-def judge(rows: Floats, members: Ints, halves: Ints, start: int) -> Split | None:
-    """How a split in two of each half's rows compares on those of the other half; None if a part has too few."""
+def judge_split(rows: Floats, members: Ints, folds: Ints, start: int) -> SplitQuality | None:
+    """The mean quality of each fold's bisection on the other fold; None if a part has too few rows."""
     found = []
     sums, counts = np.empty((2, rows.shape[1]), dtype=np.float32), np.empty(2, dtype=np.int64)
-    for half in (0, 1):
-        seen, unseen = members[halves[members] == half], members[halves[members] != half]
-        if min(seen.size, unseen.size) < 2 * _FEWEST:
+    for fold in (0, 1):
+        train, heldout = members[folds[members] == fold], members[folds[members] != fold]
+        if min(train.size, heldout.size) < 2 * _MIN_CONTEXTS:
             return None
-        kernels.add_up(rows, unseen, _two_centres(rows, seen, start), sums, counts)
-        if counts.min() < _FEWEST:
+        kernels.assign_and_sum(rows, heldout, _bisect(rows, train, start), sums, counts)
+        if counts.min() < _MIN_CONTEXTS:
             return None
         products = sums.astype(np.float64) @ sums.T.astype(np.float64)
-        # A sum's square holds each of its n rows times itself, which is 1, and all pairs of different ones.
+        # A squared sum of n unit rows contains n squares, which are 1, and all pairs of different rows.
         within = (np.diag(products) - counts) / (counts * (counts - 1))
         if within.min() <= 0:
             return None
         between = products[0, 1] / (counts[0] * counts[1])
-        found.append(Split(between / math.sqrt(within[0] * within[1]), within.min()))
-    return Split(*np.mean(found, axis=0).tolist())
+        found.append(SplitQuality(between / math.sqrt(within[0] * within[1]), within.min()))
+    return SplitQuality(*np.mean(found, axis=0).tolist())
 
 
-def _two_centres(rows: Floats, members: Ints, start: int) -> Floats:
+def _bisect(rows: Floats, members: Ints, start: int) -> Floats:
     centres = np.empty((2, rows.shape[1]), dtype=np.float32)
-    kernels.group(rows, members, np.uint64(start), _TRIES, _ROUNDS, centres)
+    kernels.spherical_kmeans(rows, members, np.uint64(start), _RESTARTS, _ROUNDS, centres)
     return centres
 
 
-def _settle(rows: Floats, parts: Sequence[Ints]) -> _Found | None:
-    """Centres of all parts, moved together once more, the one with most rows first."""
+def _refine(rows: Floats, parts: Sequence[Ints]) -> _WordSenses | None:
+    """Centres of all parts, refined jointly by k-means, largest first."""
     centres = np.array([rows[part].sum(axis=0) for part in parts])
     sums, counts = np.empty_like(centres), np.empty(len(centres), dtype=np.int64)
     members = np.sort(np.concatenate(parts))
-    kernels.move_centres(rows, members, _ROUNDS, centres, sums, counts)
-    kernels.add_up(rows, members, centres, sums, counts)
+    kernels.lloyd(rows, members, _ROUNDS, centres, sums, counts)
+    kernels.assign_and_sum(rows, members, centres, sums, counts)
     order = np.argsort(-counts, kind="stable")
     order = order[counts[order] > 0]
     if order.size < 2:
         return None
     lengths = np.linalg.norm(sums[order], axis=1)
-    mean = min(float(lengths.sum()) / members.size, _LARGEST)
-    # An approximation of the most likely concentration in d dimensions (Banerjee et al. 2005).
-    sharpness = _DEPENDENT * mean * (rows.shape[1] - mean**2) / (1 - mean**2)
-    shares = (counts[order] / members.size).astype(np.float32)
-    return _Found(sums[order] / lengths[:, None], shares, np.full(order.size, sharpness, dtype=np.float32))
+    mean = min(float(lengths.sum()) / members.size, _MAX_COSINE)
+    # Approximate maximum-likelihood concentration (Banerjee et al. 2005).
+    sharpness = _SHARPNESS_SCALE * mean * (rows.shape[1] - mean**2) / (1 - mean**2)
+    priors = (counts[order] / members.size).astype(np.float32)
+    return sums[order] / lengths[:, None], priors, np.full(order.size, sharpness, dtype=np.float32)
 
 
-def relabel_text(text: TrainingText, senses: Senses, threads: int) -> TrainingText:
-    """The text with the number of the sense that is meant in the place of each word."""
-    (out,) = make_room(len(text.ids), np.uint32)
-    begin = 0
+def relabel_text(text: TrainingText, senses: SenseInventory, threads: int) -> TrainingText:
+    """The text with words replaced by their most probable senses."""
+    (out,) = allocate_arrays(len(text.ids), np.uint32)
 
-    def relabel(chunk: tuple[npt.NDArray[np.uint32], Ints], place: int) -> int:
-        ids, bounds = chunk
-        senses.relabel(ids, bounds, out[place : place + ids.size])
+    def relabel(ids: npt.NDArray[np.uint32], bounds: Ints, begin: int) -> int:
+        senses.relabel(ids, bounds, out[begin : begin + ids.size])
         return ids.size
 
     with ThreadPoolExecutor(threads) as pool, progress("choosing senses", len(text.ids), "words") as advance:
-        waiting = []
-        for chunk in _chunks(text):
-            waiting.append(pool.submit(relabel, chunk, begin))
-            begin += chunk[0].size
-            if len(waiting) > threads:  # few chunks are held at once
-                advance(waiting.pop(0).result())
-        for future in waiting:
-            advance(future.result())
+        for size in map_in_order(pool, relabel, _chunks(text), max_pending=threads):
+            advance(size)
     return TrainingText(out, text.sentences, text.documents, senses.names(text.words))
 
 
-def _chunks(text: TrainingText) -> Iterator[tuple[npt.NDArray[np.uint32], Ints]]:
-    """The text in runs of sentences: their ids, and where each begins in them, and the end."""
-    cuts, sentences = text.cut(_CHUNK, np.iinfo(np.int64).max)
-    for first, last in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+def _chunks(text: TrainingText) -> Iterator[tuple[npt.NDArray[np.uint32], Ints, int]]:
+    """The text in runs of sentences: their ids, the bounds of the sentences, and the position of the first id."""
+    blocks, sentences = text.split_blocks(_CHUNK, np.iinfo(np.int64).max)
+    for first, last in zip(blocks[:-1].tolist(), blocks[1:].tolist(), strict=True):
         bounds = sentences[first : last + 1]
-        yield np.array(text.ids[bounds[0] : bounds[-1]], dtype=np.uint32), bounds - bounds[0]
+        yield np.array(text.ids[bounds[0] : bounds[-1]], dtype=np.uint32), bounds - bounds[0], int(bounds[0])
 
 
-def _contexts(text: TrainingText, places: Ints, window: int, vectors: Floats, idf: Floats) -> Floats:
-    """The contexts of places, a row of length 1 for each, or of zeros."""
-    rows = np.empty((places.size, vectors.shape[1]), dtype=np.float32)
+def _contexts(text: TrainingText, positions: Ints, window: int, vectors: Floats, idf: Floats) -> Floats:
+    """(positions, dimension): the unit context vectors, or zeros."""
+    rows = np.empty((positions.size, vectors.shape[1]), dtype=np.float32)
     ids, sentences = np.asarray(text.ids).view(), np.asarray(text.sentences).view()
-    ids.flags.writeable = sentences.flags.writeable = False  # a memory map is so as well, and kernels compile once
-    kernels.unit_contexts(ids, sentences, places, window, FIRST_WORD, vectors, idf, rows)
+    ids.flags.writeable = sentences.flags.writeable = False  # as a memory map is, so that kernels compile once
+    kernels.unit_contexts(ids, sentences, positions, window, FIRST_WORD, vectors, idf, rows)
     return rows
 
 
-def _groups(sizes: Ints) -> Iterator[list[int]]:
-    """Words that have a size above 0, in runs of about `_PLACES` together."""
+def _word_groups(sizes: Ints) -> Iterator[list[int]]:
+    """Words with a positive size, in groups of about `_MAX_POSITIONS` in all."""
     words = np.flatnonzero(sizes)
-    runs = (np.cumsum(sizes[words]) - 1) // _PLACES
+    runs = (np.cumsum(sizes[words]) - 1) // _MAX_POSITIONS
     for run in np.unique(runs):
         yield words[runs == run].tolist()
 
 
-def _pick_places(text: TrainingText, words: Sequence[int], sizes: Ints) -> list[Ints]:
-    """Where each of the words occurs: so many places, evenly spread."""
+def _sample_positions(text: TrainingText, words: Sequence[int], sizes: Ints) -> list[Ints]:
     wanted = np.zeros_like(sizes)
     wanted[words] = sizes[words]
-    starts = _bounds(wanted)
-    places = np.empty(starts[-1], dtype=np.int64)
-    seen, taken = np.zeros_like(sizes), np.zeros_like(sizes)
+    starts = bounds_of(wanted)
+    positions = np.empty(starts[-1], dtype=np.int64)
+    seen, sampled = np.zeros_like(sizes), np.zeros_like(sizes)
     for begin in range(0, len(text.ids), _CHUNK):
         ids = np.array(text.ids[begin : begin + _CHUNK], dtype=np.uint32)
-        kernels.pick_places(ids, begin, text.counts, seen, starts, taken, places)
-    return [places[starts[word] : starts[word + 1]] for word in words]
-
-
-def _bounds(counts: Ints) -> Ints:
-    bounds = np.zeros(counts.size + 1, dtype=np.int64)
-    np.cumsum(counts, out=bounds[1:])
-    return bounds
+        kernels.sample_positions(ids, begin, text.counts, seen, starts, sampled, positions)
+    return [positions[starts[word] : starts[word + 1]] for word in words]

@@ -1,8 +1,8 @@
-"""Which words stand near which, and how often.
+"""Co-occurrence counts in windows.
 
-Where each word occurs is found by a counting sort; then every row of the table is added up by itself. So threads take
-rows, need no locks, and give the same numbers however many they are. Long texts are counted in parts of a fixed size,
-so that neither the threads nor the memory of the machine change a bit; the tables of the parts are added at the end.
+The positions of each word are found by a counting sort; then every row of the matrix is summed independently, so that
+threads need no locks and any number of them gives the same bits. Long texts are counted in chunks of a fixed size whose
+matrices are added at the end.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ import numpy.typing as npt
 from firth.errors import CorpusError, RecipeError
 from firth.files import cache_folder, writing
 from firth.progress import progress
+from firth.tokens.tokenizer import FIRST_WORD
 from firth.vectors import _cooccurrence_kernels as kernels
-from firth.vectors.text import FIRST_WORD, TrainingText
+from firth.vectors.text import TrainingText, bounds_of, runs_of
 
 Weighting = Literal["flat", "harmonic"]
 Ints = npt.NDArray[np.int64]
 
-_PART = 1 << 25  # tokens that are counted at once
-_BLOCK = 1 << 21  # cells that a thread may write before it takes the next rows
-_WAITING = 32  # blocks that are under way or wait to be appended
+_CHUNK = 1 << 25  # tokens counted at once
+_BLOCK = 1 << 21  # cells of a task
+_MAX_PENDING = 32  # tasks running or waiting to be appended
 
 
 @dataclass(frozen=True, eq=False)
 class Cooccurrence:
-    """A symmetric table of words by words, row after row; columns ascend within a row.
+    """A symmetric sparse matrix of words by words; columns ascend within a row.
 
     >>> text = "i love you but you love him i am sad".split()
     >>> words = ["[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]", *dict.fromkeys(text)]
@@ -46,60 +47,44 @@ class Cooccurrence:
     {'i': 1.0, 'love': 2.0, 'you': 2.0, 'but': 2.0, 'him': 1.0}
     """
 
-    starts: Ints
-    """Where the row of each word begins, and the end; special tokens have empty rows."""
+    starts: Ints  # bounds of the rows; special tokens have empty rows
     columns: npt.NDArray[np.uint32]
     weights: npt.NDArray[np.float32]
 
     def row(self, word: int) -> dict[int, float]:
-        """What stands near a word, and how often."""
+        """The context words of a word and their counts."""
         cells = slice(self.starts[word], self.starts[word + 1])
         return dict(zip(self.columns[cells].tolist(), self.weights[cells].tolist(), strict=True))
 
     def require_cells(self) -> None:
-        """Raises `CorpusError` if no two words stand near each other."""
+        """Raises `CorpusError` if no two words occur in one window."""
         if len(self.columns) == 0:
-            raise CorpusError("no two words stand in one sentence: give text with longer sentences.")
+            raise CorpusError("no two words occur in one sentence: give text with longer sentences.")
 
 
 def count_pairs(text: TrainingText, window: int, *, weighting: Weighting = "flat", threads: int = 1) -> Cooccurrence:
-    """How often words stand at most `window` places from each other in a sentence.
+    """Co-occurrence counts of words at most `window` positions apart in a sentence.
 
-    `harmonic` counts a pair at distance d as 1/d, as GloVe does. Special tokens, unknown words among them, are left out
+    `harmonic` counts a pair at distance d as 1/d, as GloVe does. Special tokens, including unknown words, are dropped
     before distances are measured.
     """
     window = min(window, max(1, int(np.diff(text.sentences).max(initial=1)) - 1))  # no sentence is longer
-    near = np.ones(window) if weighting == "flat" else 1.0 / np.arange(1, window + 1)
-    size, parts = len(text.words), list(_parts(text.sentences))
+    distance_weights = np.ones(window) if weighting == "flat" else 1.0 / np.arange(1, window + 1)
+    size, chunks = len(text.words), list(runs_of(text.sentences, _CHUNK))
     with ThreadPoolExecutor(threads) as pool:
-        cells = _Cells(int(np.minimum(2 * window * text.counts, size * len(parts)).sum()))
-        tables = [_count_part(text, begin, end, near, pool, cells) for begin, end in parts]
+        cells = _CellBuffer(int(np.minimum(2 * window * text.counts, size * len(chunks)).sum()))
+        tables = [_count_chunk(text, begin, end, distance_weights, pool, cells) for begin, end in chunks]
         if len(tables) == 1:
-            return Cooccurrence(tables[0], *cells.whole())
-        merged = _Cells(int(np.minimum(2 * window * text.counts, size).sum()))
-        starts = _merge(np.array(tables).reshape(-1, size + 1), *cells.whole(), pool, merged)
-        return Cooccurrence(starts, *merged.whole())
+            return Cooccurrence(tables[0], *cells.filled())
+        merged = _CellBuffer(int(np.minimum(2 * window * text.counts, size).sum()))
+        starts = _merge(np.array(tables).reshape(-1, size + 1), *cells.filled(), pool, merged)
+        return Cooccurrence(starts, *merged.filled())
 
 
-def _parts(sentences: npt.NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
-    """Runs of sentences of about `_PART` tokens."""
-    begin, last = 0, len(sentences) - 1
-    while begin < last:
-        end = int(np.searchsorted(sentences, sentences[begin] + np.uint64(_PART), side="right")) - 1
-        end = max(end, begin + 1)
-        yield begin, end
-        begin = end
-
-
-def _count_part(
-    text: TrainingText,
-    begin: int,
-    end: int,
-    near: npt.NDArray[np.float64],
-    pool: ThreadPoolExecutor,
-    cells: _Cells,
+def _count_chunk(
+    text: TrainingText, begin: int, end: int, distance_weights: Any, pool: ThreadPoolExecutor, cells: _CellBuffer
 ) -> Ints:
-    """Appends the cells of some sentences and returns where each row of them begins, and the end."""
+    """Appends the cells of some sentences and returns the bounds of each row."""
     size = len(text.words)
     bounds = text.sentences[begin : end + 1].astype(np.int64)
     ids = np.asarray(text.ids[bounds[0] : bounds[-1]], dtype=np.uint32)
@@ -108,84 +93,74 @@ def _count_part(
     del ids
     counts = np.bincount(words, minlength=size)
     counts[kernels.BREAK] = 0
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    places = np.empty(starts[-1], dtype=np.uint32)
-    kernels.find_places(words, starts[:-1].copy(), places)
+    starts = bounds_of(counts)
+    positions = np.empty(starts[-1], dtype=np.uint32)
+    kernels.find_positions(words, starts[:-1].copy(), positions)
 
     def count(first: int, last: int, *out: Any) -> int:
-        return int(kernels.count_rows(words, places, starts, first, last, near, *_empty_row(size), *out))
+        buffers = _row_buffers(size)
+        return int(kernels.count_rows(words, positions, starts, first, last, distance_weights, *buffers, *out))
 
-    return _append_rows(np.minimum(2 * len(near) * counts, size), count, pool, cells)
+    return _append_rows(np.minimum(2 * len(distance_weights) * counts, size), count, pool, cells)
 
 
 def _merge(
-    tables: Ints,
-    columns: npt.NDArray[np.uint32],
-    weights: npt.NDArray[np.float32],
-    pool: ThreadPoolExecutor,
-    cells: _Cells,
-) -> Ints:
-    """Appends the sum of tables, whose rows begin at `tables[t]`, and returns where each row of it begins."""
+    tables: Ints, columns: npt.NDArray[np.uint32], weights: npt.NDArray[np.float32], pool: ThreadPoolExecutor,
+    cells: _CellBuffer,
+) -> Ints:  # fmt: skip
+    """Appends the sum of several matrices with the row bounds `tables[t]`, and returns its row bounds."""
     size = tables.shape[1] - 1
 
     def merge(first: int, last: int, *out: Any) -> int:
-        return int(kernels.merge_rows(tables, columns, weights, first, last, *_empty_row(size), *out))
+        return int(kernels.merge_rows(tables, columns, weights, first, last, *_row_buffers(size), *out))
 
     return _append_rows(np.minimum(np.diff(tables, axis=1).sum(axis=0), size), merge, pool, cells)
 
 
-def _empty_row(size: int) -> tuple[npt.NDArray[Any], ...]:
-    """The sums of all columns, a list of those in use, and two levels of bits to put them in order."""
+def _row_buffers(size: int) -> tuple[npt.NDArray[Any], ...]:
+    """The sums of all columns, a list of those in use, and two levels of bits to sort them."""
     bits = np.zeros((size >> 6) + 1, np.uint64), np.zeros((size >> 12) + 1, np.uint64)
     return np.zeros(size), np.empty(size + 1, np.int64), *bits
 
 
-def _append_rows(most: Ints, fill: Callable[..., int], pool: ThreadPoolExecutor, cells: _Cells) -> Ints:
-    """Appends all rows, of at most so many cells each, as `fill` writes them, and returns where each begins."""
+def _append_rows(max_cells: Ints, fill: Callable[..., int], pool: ThreadPoolExecutor, cells: _CellBuffer) -> Ints:
+    """Appends all rows, of at most that many cells each, as `fill` writes them, and returns their bounds."""
 
-    def work(first: int, last: int) -> tuple[npt.NDArray[Any], ...]:
-        room = int(most[first:last].sum())
-        columns, weights = np.empty(room, np.uint32), np.empty(room, np.float32)
+    def write_rows(first: int, last: int) -> tuple[npt.NDArray[Any], ...]:
+        size = int(max_cells[first:last].sum())
+        columns, weights = np.empty(size, np.uint32), np.empty(size, np.float32)
         ends = np.empty(last - first, np.int64)
         length = fill(first, last, columns, weights, ends)
         return columns[:length], weights[:length], ends
 
     starts = [np.array([cells.length])]
-    with progress("counting pairs", total=len(most), unit="words") as advance:
-        for columns, weights, ends in _in_order(pool, work, _blocks(most)):
+    with progress("counting pairs", total=len(max_cells), unit="words") as advance:
+        for columns, weights, ends in map_in_order(pool, write_rows, runs_of(bounds_of(max_cells), _BLOCK)):
             starts.append(cells.length + ends)
             cells.append(columns, weights)
             advance(len(ends))
     return np.concatenate(starts)
 
 
-def _blocks(most: Ints) -> Iterator[tuple[int, int]]:
-    """Runs of rows with at most about `_BLOCK` cells."""
-    ends = np.concatenate([[0], np.cumsum(most)])
-    first, last = 0, len(most)
-    while first < last:
-        after = max(int(np.searchsorted(ends, ends[first] + _BLOCK, side="right")) - 1, first + 1)
-        yield first, after
-        first = after
-
-
-def _in_order(pool: ThreadPoolExecutor, work: Callable[..., Any], tasks: Iterator[Any]) -> Iterator[Any]:
-    """What `work` gives for each of the tasks; only a few results wait to be taken."""
-    waiting: deque[Future[Any]] = deque()
+def map_in_order(
+    pool: ThreadPoolExecutor, work: Callable[..., Any], tasks: Iterator[Any], max_pending: int = _MAX_PENDING
+) -> Iterator[Any]:
+    """The results of `work` in the order of the tasks; only a few are pending at a time."""
+    pending: deque[Future[Any]] = deque()
     for task in tasks:
-        waiting.append(pool.submit(work, *task))
-        if len(waiting) > _WAITING:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+        pending.append(pool.submit(work, *task))
+        if len(pending) > max_pending:
+            yield pending.popleft().result()
+    while pending:
+        yield pending.popleft().result()
 
 
-class _Cells:
-    """Columns and weights that are appended; what is never written takes neither memory nor disk."""
+class _CellBuffer:
+    """Growing columns and weights; pages that are never written take neither memory nor disk."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_cells: int) -> None:
         self.length = 0
-        self.columns, self.weights = make_room(most, np.uint32, np.float32)
+        self.columns, self.weights = allocate_arrays(max_cells, np.uint32, np.float32)
 
     def append(self, columns: npt.NDArray[np.uint32], weights: npt.NDArray[np.float32]) -> None:
         end = self.length + len(columns)
@@ -193,15 +168,14 @@ class _Cells:
         self.weights[self.length : end] = weights
         self.length = end
 
-    def whole(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float32]]:
-        """All columns and all weights."""
+    def filled(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float32]]:
         return self.columns[: self.length], self.weights[: self.length]
 
 
-def make_room(size: int, *dtypes: npt.DTypeLike) -> list[npt.NDArray[Any]]:
+def allocate_arrays(size: int, *dtypes: npt.DTypeLike) -> list[npt.NDArray[Any]]:
     """New arrays of that size, on disk if together they might not fit into memory.
 
-    Half of the machine's memory is counted on, or `$FIRTH_MEMORY` in megabytes. The files have no names, so they vanish
+    The limit is half of the machine's memory, or `$FIRTH_MEMORY` in megabytes. The files are anonymous, so they vanish
     with the arrays, even if the process is killed.
     """
     given = os.environ.get("FIRTH_MEMORY", "")

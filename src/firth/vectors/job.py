@@ -1,4 +1,4 @@
-"""What a trainer of vectors is given and what it gives back."""
+"""The inputs and results of vector trainers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from firth.errors import BudgetError
 from firth.text.layout import Layout
 from firth.tokens.tokenizer import Tokenizer
 from firth.vectors.phrases import Phrases
@@ -17,53 +18,56 @@ from firth.vectors.text import TrainingText
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-class Keeper(Protocol):
-    """Keeps the state of a training run, so that it can go on after a crash."""
+class Checkpointer(Protocol):
+    """Saves the state of a training run, so that it can be resumed after a crash."""
 
     def due(self) -> bool:
-        """Whether it is time to keep the state."""
-        ...
+        """Whether it is time for a checkpoint."""
 
-    def keep(self, arrays: Mapping[str, npt.NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Writes the state, whole or not at all."""
-        ...
+    def save(self, arrays: Mapping[str, npt.NDArray[Any]], state: Mapping[str, Any]) -> None:
+        """Writes a checkpoint atomically."""
 
-    def kept(self) -> tuple[Arrays, dict[str, Any]] | None:
-        """What was kept last, if there is something and it is to be gone on with."""
-        ...
+    def load(self) -> tuple[Arrays, dict[str, Any]] | None:
+        """The last checkpoint, if there is one and the run is to be resumed."""
 
 
 @dataclass(frozen=True)
-class Job:
-    """What a trainer is given beside its recipe."""
+class VectorJob:
+    """The inputs of a trainer besides its recipe."""
 
-    text: TrainingText
-    """With the recipe's phrases joined."""
+    text: TrainingText  # with the recipe's phrases joined
     tokenizer: Tokenizer
     layout: Layout
     seed: int = 0
     threads: int = 1
-    tokens: int | None = None
-    """Budget: go through so many words of text, whatever the recipe's epochs."""
+    tokens: int | None = None  # budget in words of text; it overrides the recipe's epochs, as do seconds and flops
     seconds: float | None = None
     flops: float | None = None
-    keeper: Keeper | None = None
-    phrases: Phrases | None = None
-    """Those of the text, for the model to find in other texts."""
-    start: Any = None
-    """A model to go on from: its words are the first of the text's."""
-    labels: npt.NDArray[np.int32] | None = None
-    """Of each document, for those that learn to tell them."""
-    names: tuple[str, ...] = ()
-    """Of the labels."""
+    checkpointer: Checkpointer | None = None
+    phrases: Phrases | None = None  # phrases of the text, for the model to join in other texts
+    start: Any = None  # a model to continue training: its words are the first of the text's vocabulary
+    labels: npt.NDArray[np.int32] | None = None  # label indices of each document, for classifiers
+    names: tuple[str, ...] = ()  # label names
+
+    @property
+    def has_budget(self) -> bool:
+        return self.tokens is not None or self.seconds is not None or self.flops is not None
+
+    def refuse_budget(self, reason: str) -> None:
+        """Raises `BudgetError` if there is a budget."""
+        if self.has_budget:
+            raise BudgetError(f"{reason}: leave --budget out and give less text instead.")
+
+    def build(self, model_class: type[Any], recipe: Any, vectors: Any, **others: Any) -> Any:
+        """A `VectorModel` of trained vectors with the counts and phrases of the text."""
+        others = {"counts": self.text.counts, "phrases": self.phrases} | others
+        return model_class(recipe, self.tokenizer, self.layout, vectors, **others)
 
 
 @dataclass(frozen=True)
-class Result:
-    """What a trainer gives back."""
+class VectorResult:
+    """A trained model and its metrics."""
 
-    model: Any
-    """Its `recipe` is the one that was asked for, with what was left open filled in."""
-    tokens: int
-    """Words of text that were gone through, again and again if there were several passes."""
+    model: Any  # its `recipe` is the given one with defaults resolved
+    tokens: int  # words of text processed, summed over epochs
     metrics: dict[str, Any] = field(default_factory=dict)

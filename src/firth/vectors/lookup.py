@@ -1,8 +1,9 @@
-"""WordModel: what all models of words have in common: words, their rows, and texts as ids."""
+"""WordModel: the base of all word vector models: vocabulary, rows, and texts as ids."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import string
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,18 +12,17 @@ import numpy.typing as npt
 
 from firth.errors import AbilityError, ArtifactError
 from firth.text.layout import Layout
-from firth.tokens.encoder import Encoder
-from firth.tokens.tokenizer import Tokenizer
+from firth.tokens.encoder import TextEncoder
+from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
 from firth.vectors.phrases import Phrases
-from firth.vectors.spelling import near_spellings
-from firth.vectors.text import FIRST_WORD
+from firth.vectors.text import bounds_of
 
-Found = list[tuple[str, float]]
-"""Words and their scores, best first."""
+ScoredWords = list[tuple[str, float]]  # words and their scores, best first
+_MAX_TWO_EDITS, _MAX_ONE_EDIT = 10, 50  # word lengths up to which misspellings with two or one edits are tried
 
 
 class NoVectorError(AbilityError):
-    """There is no vector for a word; the message, with near spellings, is made when somebody reads it."""
+    """A word has no vector; the message with spelling suggestions is built on demand."""
 
     def __init__(self, word: str, known: Mapping[str, int]) -> None:
         super().__init__(word)
@@ -30,13 +30,13 @@ class NoVectorError(AbilityError):
         self._known = known
 
     def __str__(self) -> str:
-        near = " or ".join(repr(word) for word in near_spellings(self.word, self._known))
-        advice = f"did you mean {near}?" if near else "ask for a word that occurs often enough in the text."
+        near = " or ".join(repr(word) for word in suggest_spellings(self.word, self._known))
+        advice = f"did you mean {near}?" if near else "choose a word that occurs often enough in the training text."
         return f"there is no vector for {self.word!r}: {advice}"
 
 
 class WordModel:
-    """Words with rows, the phrases among them after those of the tokenizer."""
+    """A vocabulary with a row for each word; phrases follow the tokenizer's words."""
 
     def __init__(
         self,
@@ -47,15 +47,11 @@ class WordModel:
         counts: npt.NDArray[np.int64] | None = None,
         phrases: Phrases | None = None,
     ) -> None:
-        self.recipe = recipe
-        self.tokenizer = tokenizer
-        self.layout = layout
-        self.words = words
-        self.counts = counts
-        self.phrases = phrases
+        self.recipe, self.tokenizer, self.layout = recipe, tokenizer, layout
+        self.words, self.counts, self.phrases = words, counts, phrases
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The numbers that an artifact keeps."""
+        """The arrays that an artifact stores."""
         found = {"counts": self.counts, "phrases": None if self.phrases is None else self.phrases.pairs}
         return {name: array for name, array in found.items() if array is not None}
 
@@ -66,41 +62,44 @@ class WordModel:
 
     @property
     def names(self) -> list[str]:
-        """The word of each row, whatever its sense."""
+        """The word of each row, without sense numbers."""
         return self.words
 
-    def find(self, word: str) -> int | None:
-        """The row of a word as it is given, or as the tokenizer writes it; None if there is none."""
-        for one in (word, self.written(word)):
-            if one in self.rows:
-                return self.rows[one]
-        ids, _ = self.encode([self.written(word)])
+    def find_row(self, word: str) -> int | None:
+        """The row of a word, looked up verbatim, normalized, then tokenized; None if it has none."""
+        return self._look_up(word, self.rows)
+
+    def _look_up(self, word: str, table: Mapping[str, int]) -> int | None:
+        for form in (word, self.normalize(word)):
+            if form in table:
+                return table[form]
+        ids, _ = self.encode([self.normalize(word)])
         return int(ids[0]) if ids.size == 1 and ids[0] >= FIRST_WORD else None
 
     def row(self, word: str) -> int:
-        """The row of a word; one that is not there raises `AbilityError`."""
-        row = self.find(word)
+        """The row of a word; raises `AbilityError` if it has none."""
+        row = self.find_row(word)
         if row is None:
             raise NoVectorError(word, self.rows)
         return row
 
-    def written(self, word: str) -> str:
-        """The word as the tokenizer writes it."""
-        sound = word.encode(errors="replace").decode()  # command lines may hold bytes that are no text
+    def normalize(self, word: str) -> str:
+        """The word after the tokenizer's normalisation."""
+        sound = word.encode(errors="replace").decode()  # command lines may hold bytes that are not text
         return str(self.tokenizer.backend.normalizer.normalize_str(sound)).strip()
 
     def encode(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-        """The ids of texts, phrases joined, and where each text begins, and the end."""
+        """The concatenated ids of texts with phrases joined, and the bounds of each text."""
         ids, _, lengths = self._encoder.encode([" ".join(text.replace("\0", " ").splitlines()) for text in texts])
-        bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        bounds = bounds_of(lengths)
         return (ids.astype(np.uint32), bounds) if self.phrases is None else self.phrases.join_texts(ids, bounds)
 
     @cached_property
-    def _encoder(self) -> Encoder:
-        return Encoder(self.tokenizer)
+    def _encoder(self) -> TextEncoder:
+        return TextEncoder(self.tokenizer)
 
-    def best(self, row: int, scores: npt.NDArray[np.float64], count: int) -> Found:
-        """The words with the highest scores, but for one; the more frequent first where they are equal."""
+    def best(self, row: int, scores: npt.NDArray[np.float64], count: int) -> ScoredWords:
+        """The words with the highest scores except `row`; ties go to the more frequent word."""
         known = np.fromiter((other for other in self.rows.values() if other != row), dtype=np.int64)
         counts = np.zeros(len(self.words)) if self.counts is None else self.counts
         order = known[np.lexsort((known, -counts[known], -scores[known]))][: max(count, 0)]
@@ -116,9 +115,61 @@ def refuse_context(context: str | None) -> None:
         )
 
 
-def saved_vector(arrays: Mapping[str, Any], name: str, kind: type, size: int | None = None) -> npt.NDArray[Any]:
-    """The saved array of that name, of one dimension, with so many numbers of that kind."""
+def saved_vector(arrays: Mapping[str, Any], name: str, dtype: type, size: int | None = None) -> npt.NDArray[Any]:
+    """The saved one-dimensional array of that name, with its dtype and size checked."""
     array = arrays.get(name)
-    if array is None or array.dtype != kind or array.ndim != 1 or (size is not None and array.size != size):
-        raise ArtifactError(f"the array {name!r} is missing or has a wrong shape: train the model again.")
+    if array is None or array.dtype != dtype or array.ndim != 1 or (size is not None and array.size != size):
+        raise wrong_array(name)
     return array  # type: ignore[no-any-return]
+
+
+def saved_matrix(arrays: Mapping[str, Any], name: str, rows: int | None = None) -> npt.NDArray[np.float32]:
+    """The saved float32 matrix of that name, with its number of rows checked."""
+    matrix = arrays.get(name)
+    if matrix is None or matrix.dtype != np.float32 or matrix.ndim != 2:
+        raise wrong_array(name)
+    if rows is not None and (matrix.shape[0] != rows or not matrix.size):
+        raise wrong_array(name)
+    return matrix  # type: ignore[no-any-return]
+
+
+def wrong_array(name: str) -> ArtifactError:
+    """The error of an array that does not fit the others."""
+    return ArtifactError(f"the array {name!r} is missing or has a wrong shape: train the model again.")
+
+
+def suggest_spellings(word: str, known: Mapping[str, int], count: int = 3) -> list[str]:
+    """Known words at an edit distance of one or, if there are none, two; lower rows first.
+
+    The cost does not grow with the vocabulary.
+
+    >>> suggest_spellings("footbal", {"football": 7, "footfall": 5, "foot": 6})
+    ['football']
+    >>> suggest_spellings("fotbal", {"football": 7, "footfall": 5, "foot": 6})
+    ['football']
+    """
+    if len(word) > _MAX_ONE_EDIT:
+        return []
+    variants = (word.lower(), word.capitalize(), word.upper())
+    found = _known(variants, known) or _known(_edits(word), known) or _known(_edits(word.lower()), known)
+    if not found and len(word) <= _MAX_TWO_EDITS:
+        found = {two for one in set(_edits(word.lower())) for two in _known(_edits(one), known)}
+    return sorted(found - {word}, key=lambda other: (known[other], other))[:count]
+
+
+def _known(words: Iterable[str], known: Container[str]) -> set[str]:
+    return {word for word in words if word in known}
+
+
+def _edits(word: str) -> Iterator[str]:
+    """The word after one deletion, transposition, insertion or substitution."""
+    for position in range(len(word) + 1):
+        before, after = word[:position], word[position:]
+        if after:
+            yield before + after[1:]
+        if len(after) > 1:
+            yield before + after[1] + after[0] + after[2:]
+        for character in string.ascii_lowercase:
+            yield before + character + after
+            if after:
+                yield before + character + after[1:]

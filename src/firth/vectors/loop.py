@@ -1,9 +1,9 @@
-"""The loop that all vectors learnt step by step share: blocks of text, in one of two modes.
+"""The training loop of all vectors trained by SGD: blocks of text, in one of two modes.
 
-fast    threads take blocks and change the shared tables as they go, without locks (Recht et al. 2011). As quick as the
-        machine; two runs with several threads differ.
-exact   `LANES` blocks at a time start from the same tables; each works on private copies of the rows that it touches,
-        and the changes are added in the order of the blocks. The result depends on the seed alone, not on the threads.
+fast    threads take blocks and update the shared tables without locks (Hogwild, Recht et al. 2011). Two runs with
+        several threads differ.
+exact   `REPLICAS` blocks at a time start from the same tables; each updates private copies of the rows it uses, and
+        the changes are merged in the order of the blocks. The result depends on the seed alone, not on the threads.
 """
 
 from __future__ import annotations
@@ -20,270 +20,248 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.errors import TrainingError
-from firth.progress import patience, progress
-from firth.vectors._exact_kernels import clear_places, copy_rows, count_lanes, localise, merge_rows
-from firth.vectors.job import Job
-from firth.vectors.recipe import Mode, SteppedRecipe
-from firth.vectors.tables import Table, mean_square
+from firth.progress import deferred_interrupts, progress
+from firth.tokens.tokenizer import FIRST_WORD
+from firth.vectors._exact_kernels import clear_counts, copy_rows, count_replicas, map_to_copies, merge_rows
+from firth.vectors.job import VectorJob, VectorResult
+from firth.vectors.recipe import Mode, SgdRecipe
+from firth.vectors.tables import EmbeddingTable, mean_square
+from firth.vectors.text import TrainingText
 
-LANES = 4
-"""Blocks that are learnt from at a time in exact mode: more threads than that are of no use to it."""
-_BLOCKS: dict[Mode, tuple[tuple[float, int], ...]] = {
+REPLICAS = 4  # blocks trained in parallel in exact mode: more threads than that do not help
+_BLOCK_SIZES: dict[Mode, tuple[tuple[float, int], ...]] = {
     "exact": ((300_000, 500), (5_000_000, 2_000), (math.inf, 4_000)),
     "fast": ((5_000_000, 10_000), (math.inf, 20_000)),
 }
-"""Words of a text at most, and of a block: blocks that start together do not see each other, so they must be small."""
-_SEGMENT = 32  # blocks after which the loss is told and checked and the state may be kept
-_LEAST_RATE = 1e-4  # of the first rate
-_CALIBRATION = 1.0  # seconds of work that tell how much fits into a budget of time
-_SHARE = 0.95  # of a budget of time that is planned to be used
+"""Maximum words of a text, and words of its blocks: parallel blocks do not see each other's updates, so are small."""
+_SEGMENT = 32  # blocks between two reports of the loss, checks and possible checkpoints
+_MIN_LR = 1e-4  # as a fraction of the initial learning rate
+_CALIBRATION = 1.0  # seconds of work that measure the throughput for a time budget, at most a tenth of it
+_TIME_FRACTION = 0.95  # of a time budget that is planned
 
 
-class Touch(NamedTuple):
-    """The rows of a table that a block works on."""
+class BlockPlan(NamedTuple):
+    """The row accesses of a block and the trainer's own data.
 
-    table: int
-    """Its number."""
-    rows: npt.NDArray[np.int32]
-    """All of them, at all places where they are used: changed to spare rows where there are copies."""
+    An access is the index of a table and its row for each use, at most one for each table; exact mode overwrites the
+    rows by those of private copies.
+    """
 
-
-@dataclass(frozen=True)
-class Plan:
-    """What a block will do: the rows that it touches, each table at most once, and all else it needs."""
-
-    touches: Sequence[Touch]
+    accesses: Sequence[tuple[int, npt.NDArray[np.int32]]]
     content: Any
 
 
-class Blocks(Protocol):
-    """A text in blocks, and what is learnt from one of them."""
+class BlockTrainer(Protocol):
+    """A model being trained on a text that is split into blocks."""
 
-    tables: Sequence[Table]
-    """In exact mode each has `LANES` times as many spare rows as a block can touch."""
-    blocks: int
-    """In one pass over the text."""
-    words: int
-    """In one pass over the text."""
-    calm: float
-    """What the rate times the mean squared length of rows may be at most, or steps overshoot ever further."""
+    tables: Sequence[EmbeddingTable]  # in exact mode each has `REPLICAS` times as many spare rows as a block can use
+    num_blocks: int  # in an epoch
+    num_words: int  # in an epoch
+    max_step: float  # maximum of the learning rate times the mean squared norm of rows; larger steps diverge
 
     @property
-    def work(self) -> float:
-        """Floating-point operations for a word of text, about."""
-        ...
+    def flops_per_word(self) -> float:
+        """Approximate floating-point operations for a word of text."""
 
-    def plan(self, epoch: int, block: int) -> Plan:
-        """All that is random in a block, as a function of its place."""
-        ...
+    def plan(self, epoch: int, block: int) -> BlockPlan:
+        """All random choices of a block, as a function of its position."""
 
-    def learn(self, plan: Plan, rate: float) -> tuple[float, int]:
-        """Learns from a block; returns the sum of the losses of its examples before, and how many there were."""
-        ...
+    def train_block(self, plan: BlockPlan, lr: float) -> tuple[float, int]:
+        """Trains on a block; returns the summed loss of its examples before the updates, and their number."""
 
 
 @dataclass
-class Progress:
-    """How far a run is, and what it has seen."""
+class LoopState:
+    """The progress and losses of a run."""
 
-    done: int = 0
-    """Blocks."""
+    done: int = 0  # blocks
     planned: int = 0
-    losses: list[float] = field(default_factory=list)
-    """The mean loss of an example in each pass over the text."""
+    losses: list[float] = field(default_factory=list)  # the mean loss of each epoch
     loss: float = 0.0
     examples: int = 0
-    seconds: float = 0.0
-    """That it has learnt, those before it was interrupted included."""
+    seconds: float = 0.0  # training time, including that before an interruption
+
+    @property
+    def mean_loss(self) -> float:
+        return self.loss / max(self.examples, 1)
+
+    def result(self, trainer: BlockTrainer, model: Any, text: TrainingText, **metrics: Any) -> VectorResult:
+        """The trained model with the losses and the words processed."""
+        words = round(self.done * trainer.num_words / trainer.num_blocks)
+        vocabulary = len(text.words) - FIRST_WORD
+        losses = {"loss": self.losses[-1], "losses": self.losses, "vocabulary": vocabulary}
+        return VectorResult(model, words, losses | metrics)
 
 
 def block_size(mode: Mode, words: int) -> int:
-    """Words in a block of a text of so many.
+    """Words in a block of a text of that many words.
 
     >>> block_size("exact", 100_000_000), block_size("exact", 1_000_000), block_size("exact", 10_000)
     (4000, 2000, 500)
     """
-    return next(size for most, size in _BLOCKS[mode] if words <= most)
+    return next(size for most, size in _BLOCK_SIZES[mode] if words <= most)
 
 
-def run_loop(blocks: Blocks, recipe: SteppedRecipe, rate: float, job: Job) -> Progress:
-    """Learns from all blocks that the budget allows, the rate falling in a straight line to nearly nothing."""
+def train_blocks(trainer: BlockTrainer, recipe: SgdRecipe, lr: float, job: VectorJob) -> LoopState:
+    """Trains on all blocks that the budget allows, with a linearly decaying learning rate."""
     with ThreadPoolExecutor(job.threads) as threads:
-        worker = _Exact(blocks, threads, job.threads) if recipe.mode == "exact" else _Fast(blocks, threads)
-        state = _resume(blocks, job) or Progress(planned=_plan_length(blocks, recipe, job, worker))
-        per_block, began = blocks.words / blocks.blocks, time.monotonic() - state.seconds
-        with progress("learning", state.planned * per_block, "words") as advance, patience() as interrupted:
+        worker = _Exact(trainer, threads, job.threads) if recipe.mode == "exact" else _Fast(trainer, threads)
+        state = _resume(trainer, job) or LoopState(planned=_plan_length(trainer, recipe, job, worker))
+        per_block, began = trainer.num_words / trainer.num_blocks, time.monotonic() - state.seconds
+        with progress("training", state.planned * per_block, "words") as advance, deferred_interrupts() as interrupted:
             advance(state.done * per_block)
             while state.done < state.planned:
-                numbers = range(state.done, min(_next_stop(state.done, blocks.blocks), state.planned))
-                most = _most_rate(blocks)
-                _check((), state, job, bounded=most > _LEAST_RATE * rate)
-                for loss, examples in worker(numbers, partial(_rate, rate, most, state.planned)):
+                blocks = range(state.done, min(_segment_end(state.done, trainer.num_blocks), state.planned))
+                max_lr = _max_lr(trainer)
+                _check((), state, job, bounded=max_lr > _MIN_LR * lr)
+                for loss, examples in worker(blocks, partial(_decayed_lr, lr, max_lr, state.planned)):
                     state.loss, state.examples = state.loss + loss, state.examples + examples
-                state.done, state.seconds = numbers.stop, time.monotonic() - began
-                if job.seconds is not None:  # the plan follows the pace: steps without a rate could not quite tell it
+                state.done, state.seconds = blocks.stop, time.monotonic() - began
+                if job.seconds is not None:  # the plan follows the throughput: calibration is only approximate
                     state.planned = max(state.done, _affordable(job.seconds, state.seconds / state.done))
-                job.text.let_go()
-                remark = f"loss {state.loss / max(state.examples, 1):.4f}"
-                advance(len(numbers) * per_block, remark, state.planned * per_block)
-                stop, ended = interrupted(), state.done % blocks.blocks == 0 or state.done == state.planned
-                keeps = _is_to_be_kept(state, job, stop)
-                _check(blocks.tables if ended or keeps else (), state, job)  # whole tables: too much for each segment
+                job.text.drop_page_cache()
+                advance(len(blocks) * per_block, f"loss {state.mean_loss:.4f}", state.planned * per_block)
+                stop, ended = interrupted(), state.done % trainer.num_blocks == 0 or state.done == state.planned
+                # Never at the end, when the model itself is about to be saved.
+                saves = job.checkpointer is not None and state.done < state.planned and (stop or job.checkpointer.due())
+                _check(trainer.tables if ended or saves else (), state, job)  # reading all weights takes time
                 if ended:
-                    state.losses.append(state.loss / max(state.examples, 1))
+                    state.losses.append(state.mean_loss)
                     state.loss, state.examples = 0.0, 0
-                if keeps and job.keeper is not None:
-                    job.keeper.keep({f"table{n}": table.used for n, table in enumerate(blocks.tables)}, vars(state))
+                if saves and job.checkpointer is not None:
+                    weights = {f"table{n}": table.weights for n, table in enumerate(trainer.tables)}
+                    job.checkpointer.save(weights, vars(state))
                 if stop:
                     raise KeyboardInterrupt
     return state
 
 
-def _is_to_be_kept(state: Progress, job: Job, now: bool) -> bool:
-    """Whether it is time to keep the state, or `now`; never at the end, when the model itself is about to be saved."""
-    return job.keeper is not None and state.done < state.planned and (now or job.keeper.due())
+def _segment_end(done: int, num_blocks: int) -> int:
+    """The end of the segment that begins at block `done`; no segment crosses the end of an epoch."""
+    return min((done // _SEGMENT + 1) * _SEGMENT, (done // num_blocks + 1) * num_blocks)
 
 
-def _next_stop(done: int, blocks: int) -> int:
-    """The end of the segment that begins at block `done`: segments and passes over the text end together."""
-    return min((done // _SEGMENT + 1) * _SEGMENT, (done // blocks + 1) * blocks)
+def _decayed_lr(initial: float, max_lr: float, planned: int, block: int) -> float:
+    return min(initial * max(1 - block / planned, _MIN_LR), max_lr)
 
 
-def _rate(first: float, most: float, planned: int, number: int) -> float:
-    return min(first * max(1 - number / planned, _LEAST_RATE), most)
+def _max_lr(trainer: BlockTrainer) -> float:
+    """The highest learning rate that does not diverge.
 
-
-def _most_rate(blocks: Blocks) -> float:
-    """The highest rate with which learning is calm.
-
-    A step moves a score by about the rate times the squared lengths of its rows, and lengths grow without end: at some
-    time steps would leave rows further from where they should be than they were.
+    A step moves a score by about the learning rate times the squared norms of its rows, and norms grow without bound:
+    eventually steps would overshoot.
     """
-    if math.isinf(blocks.calm):
+    if math.isinf(trainer.max_step):
         return math.inf
-    return blocks.calm / max(mean_square(blocks.tables), 1e-9)
+    return trainer.max_step / max(mean_square(trainer.tables), 1e-9)
 
 
-def _plan_length(blocks: Blocks, recipe: SteppedRecipe, job: Job, worker: Callable[..., Any]) -> int:
-    """How many blocks the budget allows: at least one."""
-    per_block = blocks.words / blocks.blocks
+def _plan_length(trainer: BlockTrainer, recipe: SgdRecipe, job: VectorJob, worker: Callable[..., Any]) -> int:
+    per_block = trainer.num_words / trainer.num_blocks
     if job.tokens is not None:
         return max(1, round(job.tokens / per_block))
     if job.flops is not None:
-        return max(1, round(job.flops / (blocks.work * per_block)))
+        return max(1, round(job.flops / (trainer.flops_per_word * per_block)))
     if job.seconds is None:
-        return recipe.epochs * blocks.blocks
+        return recipe.epochs * trainer.num_blocks
+    worker(range(REPLICAS), lambda block: 0.0)  # compiles
     started, done = time.monotonic(), 0
-    worker(range(LANES), lambda number: 0.0)  # compiles
-    started = time.monotonic()
-    while time.monotonic() - started < _calibration(job.seconds):
-        numbers = range(done, done + LANES)
-        worker(numbers, lambda number: 0.0)  # a rate of zero changes nothing
-        done += LANES
+    while time.monotonic() - started < min(_CALIBRATION, 0.1 * job.seconds):
+        worker(range(done, done + REPLICAS), lambda block: 0.0)  # a learning rate of zero changes nothing
+        done += REPLICAS
     return max(1, _affordable(job.seconds, (time.monotonic() - started) / max(done, 1)))
 
 
-def _calibration(seconds: float) -> float:
-    """How long of a budget of time the pace is measured."""
-    return min(_CALIBRATION, 0.1 * seconds)
+def _affordable(seconds: float, per_block: float) -> int:
+    return int((_TIME_FRACTION * seconds - min(_CALIBRATION, 0.1 * seconds)) / per_block)
 
 
-def _affordable(seconds: float, pace: float) -> int:
-    """How many blocks a budget of time allows if each takes `pace` seconds."""
-    return int((_SHARE * seconds - _calibration(seconds)) / pace)
-
-
-def _check(tables: Sequence[Table], state: Progress, job: Job, *, bounded: bool = True) -> None:
-    """Raises `TrainingError` if the loss or a number of the tables is infinite or none at all, or all are huge."""
-    if bounded and np.isfinite(state.loss) and all(np.isfinite(table.used.sum()) for table in tables):
+def _check(tables: Sequence[EmbeddingTable], state: LoopState, job: VectorJob, *, bounded: bool = True) -> None:
+    """Raises `TrainingError` if the loss or a weight is not finite, or the norms are not `bounded`."""
+    if bounded and np.isfinite(state.loss) and all(np.isfinite(table.weights.sum()) for table in tables):
         return
-    kept = (
-        "what was kept last, if anything, is in its checkpoint: go on with --resume and"
-        if job.keeper is not None
-        else "train with"
-    )
-    share = state.done / state.planned
-    raise TrainingError(
-        f"the numbers grew without bound after {share:.0%} of the training: {kept} a smaller learning_rate."
-    )
+    resume = "resume from the last checkpoint, if there is one, with --resume and"
+    remedy = "train with" if job.checkpointer is None else resume
+    done = f"{state.done / state.planned:.0%}"
+    raise TrainingError(f"training diverged after {done} of the blocks: {remedy} a smaller lr.")
 
 
-def _resume(blocks: Blocks, job: Job) -> Progress | None:
-    found = job.keeper.kept() if job.keeper is not None else None
-    if found is None:
+def _resume(trainer: BlockTrainer, job: VectorJob) -> LoopState | None:
+    checkpoint = job.checkpointer.load() if job.checkpointer is not None else None
+    if checkpoint is None:
         return None
-    arrays, state = found
-    for number, table in enumerate(blocks.tables):
-        table.used[:] = arrays[f"table{number}"]
-    return Progress(**state)
+    arrays, state = checkpoint
+    for number, table in enumerate(trainer.tables):
+        table.weights[:] = arrays[f"table{number}"]
+    return LoopState(**state)
 
 
 class _Fast:
     """Blocks go to whichever thread is free."""
 
-    def __init__(self, blocks: Blocks, threads: ThreadPoolExecutor) -> None:
-        self.blocks, self.threads = blocks, threads
+    def __init__(self, trainer: BlockTrainer, threads: ThreadPoolExecutor) -> None:
+        self.trainer, self.threads = trainer, threads
 
-    def __call__(self, numbers: range, rate: Callable[[int], float]) -> list[tuple[float, int]]:
-        def one(number: int) -> tuple[float, int]:
-            plan = self.blocks.plan(*divmod(number, self.blocks.blocks))
-            return self.blocks.learn(plan, rate(number))
+    def __call__(self, blocks: range, lr: Callable[[int], float]) -> list[tuple[float, int]]:
+        def train(block: int) -> tuple[float, int]:
+            plan = self.trainer.plan(*divmod(block, self.trainer.num_blocks))
+            return self.trainer.train_block(plan, lr(block))
 
-        return list(self.threads.map(one, numbers))
+        return list(self.threads.map(train, blocks))
 
 
 class _Exact:
-    """Blocks in rounds of `LANES`: all learn on copies, then all changes are added."""
+    """Blocks in rounds of `REPLICAS`: all are trained on copies, then all changes are merged."""
 
-    def __init__(self, blocks: Blocks, threads: ThreadPoolExecutor, count: int) -> None:
-        self.blocks, self.threads, self.count = blocks, threads, count
-        self.lanes = [_Lane(blocks, number) for number in range(LANES)]
-        self.touching = [np.zeros(table.rows, dtype=np.uint8) for table in blocks.tables]
-        self.places = [np.zeros(table.rows, dtype=np.float64) for table in blocks.tables]
+    def __init__(self, trainer: BlockTrainer, threads: ThreadPoolExecutor, count: int) -> None:
+        self.trainer, self.threads, self.count = trainer, threads, count
+        self.replicas = [_Replica(trainer, number) for number in range(REPLICAS)]
+        self.replica_counts = [np.zeros(table.rows, dtype=np.uint8) for table in trainer.tables]
+        self.use_counts = [np.zeros(table.rows, dtype=np.float64) for table in trainer.tables]
 
-    def __call__(self, numbers: range, rate: Callable[[int], float]) -> list[tuple[float, int]]:
+    def __call__(self, blocks: range, lr: Callable[[int], float]) -> list[tuple[float, int]]:
         found: list[tuple[float, int]] = []
-        for begin in range(numbers.start, numbers.stop, LANES):
-            found += self._round(range(begin, min(begin + LANES, numbers.stop)), rate(begin))
+        for begin in range(blocks.start, blocks.stop, REPLICAS):
+            found += self._round(range(begin, min(begin + REPLICAS, blocks.stop)), lr(begin))
         return found
 
-    def _round(self, numbers: range, rate: float) -> list[tuple[float, int]]:
-        lanes = self.lanes[: len(numbers)]
-        found = list(self.threads.map(lambda lane, number: lane.learn(number, rate), lanes, numbers))
-        # Without a rate it is only for the time: lanes that are merged one by one leave all as it was, to the last bit.
-        for together in [lanes] if rate > 0 else [[lane] for lane in lanes]:
-            list(self.threads.map(partial(self._merge, together, rate), range(self.count)))
+    def _round(self, blocks: range, lr: float) -> list[tuple[float, int]]:
+        replicas = self.replicas[: len(blocks)]
+        found = list(self.threads.map(lambda replica, block: replica.train(block, lr), replicas, blocks))
+        # Calibration has a learning rate of 0: replicas merged one by one then leave all rows unchanged to the bit.
+        for merged in [replicas] if lr > 0 else [[replica] for replica in replicas]:
+            list(self.threads.map(partial(self._merge, merged, lr), range(self.count)))
         return found
 
-    def _merge(self, lanes: Sequence[_Lane], rate: float, part: int) -> None:
-        for number, table in enumerate(self.blocks.tables):
-            sums, pull = (self.touching[number], self.places[number]), rate * table.pull
-            each = [(lane.touched[number], lane.counts[number], lane) for lane in lanes]
-            for rows, count, lane in each:
-                count_lanes(rows, lane.often[number], count, part, self.count, *sums)
-            for rows, count, lane in each:
-                merge_rows(table.flat, rows, count, table.stride, lane.first[number], part, self.count, *sums, pull)
+    def _merge(self, replicas: Sequence[_Replica], lr: float, part: int) -> None:
+        for number, table in enumerate(self.trainer.tables):
+            sums, rate = (self.replica_counts[number], self.use_counts[number]), lr * table.gradient_scale
+            each = [(replica.rows[number], replica.counts[number], replica) for replica in replicas]
+            for rows, count, replica in each:
+                count_replicas(rows, replica.uses[number], count, part, self.count, *sums)
+            for rows, count, replica in each:
+                merge_rows(table.flat, rows, count, table.stride, replica.first[number], part, self.count, *sums, rate)
             for rows, count, _ in each:
-                clear_places(rows, count, part, self.count, self.places[number])
+                clear_counts(rows, count, part, self.count, self.use_counts[number])
 
 
-class _Lane:
-    """One block of a round, with its share of the spare rows."""
+class _Replica:
+    """Private copies of rows, in spare rows of the tables, for one block of a round."""
 
-    def __init__(self, blocks: Blocks, number: int) -> None:
-        self.blocks = blocks
-        self.slots = [np.full(table.rows, -1, dtype=np.int32) for table in blocks.tables]
-        self.first = [table.rows + number * (table.spare // LANES) for table in blocks.tables]
-        self.touched = [np.empty(table.spare // LANES, dtype=np.int32) for table in blocks.tables]
-        self.often = [np.empty(table.spare // LANES, dtype=np.int32) for table in blocks.tables]
-        self.counts = [0] * len(blocks.tables)
+    def __init__(self, trainer: BlockTrainer, number: int) -> None:
+        self.trainer = trainer
+        self.slots = [np.full(table.rows, -1, dtype=np.int32) for table in trainer.tables]
+        self.first = [table.rows + number * (table.spare // REPLICAS) for table in trainer.tables]
+        self.rows = [np.empty(table.spare // REPLICAS, dtype=np.int32) for table in trainer.tables]
+        self.uses = [np.empty(table.spare // REPLICAS, dtype=np.int32) for table in trainer.tables]
+        self.counts = [0] * len(trainer.tables)
 
-    def learn(self, number: int, rate: float) -> tuple[float, int]:
-        """Plans a block, copies the rows that it touches, and learns."""
-        plan = self.blocks.plan(*divmod(number, self.blocks.blocks))
-        self.counts = [0] * len(self.blocks.tables)
-        for number, rows in plan.touches:
-            table, first, touched = self.blocks.tables[number], self.first[number], self.touched[number]
-            self.counts[number] = localise(rows, first, self.slots[number], touched, self.often[number])
-            copy_rows(table.flat, touched, self.counts[number], table.stride, first)
-        return self.blocks.learn(plan, rate)
+    def train(self, block: int, lr: float) -> tuple[float, int]:
+        """Plans a block, copies the rows that it uses, and trains on them."""
+        plan = self.trainer.plan(*divmod(block, self.trainer.num_blocks))
+        self.counts = [0] * len(self.trainer.tables)
+        for number, accesses in plan.accesses:
+            table, first, rows = self.trainer.tables[number], self.first[number], self.rows[number]
+            self.counts[number] = map_to_copies(accesses, first, self.slots[number], rows, self.uses[number])
+            copy_rows(table.flat, rows, self.counts[number], table.stride, first)
+        return self.trainer.train_block(plan, lr)

@@ -1,9 +1,9 @@
-"""Paragraph vectors (Le and Mikolov 2014): a vector for every document, which helps to predict its words.
+"""Paragraph vectors (Le and Mikolov 2014): a vector for every document that helps to predict its words.
 
     loss = - sum over words w of  log sigmoid(h o_w) + sum over `negatives` noise words v of  log sigmoid(-h o_v)
 
-where o are output vectors and h is the document's vector (dbow), its mean with those of the words around (dm), or all
-of them side by side (dm with concat). Windows stay within the document. Noise words are drawn whatever the word.
+where o are output vectors and h is the document's vector (dbow), its mean with those of the context words (dm), or
+their concatenation (dm with concat). Windows do not cross documents. Negatives are drawn independently of the word.
 """
 
 from __future__ import annotations
@@ -22,135 +22,115 @@ import numpy.typing as npt
 from firth.cores import cores
 from firth.errors import AbilityError, ArtifactError, RecipeError
 from firth.text.layout import Layout
-from firth.tokens.tokenizer import Tokenizer
+from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
 from firth.vectors import _paragraph_kernels as kernels
-from firth.vectors._step_kernels import random_start
-from firth.vectors._word2vec_kernels import draw_pool
+from firth.vectors._step_kernels import block_seed, fill_noise_pool
 from firth.vectors.bag import document_bounds
-from firth.vectors.job import Job, Result
+from firth.vectors.job import VectorJob, VectorResult
 from firth.vectors.lookup import saved_vector
-from firth.vectors.loop import LANES, Plan, Touch, run_loop
-from firth.vectors.model import VectorModel, restore_vectors
-from firth.vectors.neighbours import Floats, Neighbours
+from firth.vectors.loop import REPLICAS, BlockPlan, train_blocks
+from firth.vectors.model import VectorModel, saved_vectors
+from firth.vectors.neighbours import ExactIndex, Floats
 from firth.vectors.recipe import ParagraphRecipe
-from firth.vectors.sampling import alias_table, keep_thresholds, noise_shares
-from firth.vectors.tables import Table, from_matrix, random_table, stride_of, zeros
-from firth.vectors.text import FIRST_WORD, TrainingText
+from firth.vectors.sampling import alias_table, keep_thresholds, kept_fraction, noise_distribution
+from firth.vectors.tables import EmbeddingTable, random_table, row_stride, table_from_matrix, zero_table
+from firth.vectors.text import TrainingText
 
-_RATE = 0.05
-_FEW, _NEGATIVES = 1_000_000, (15, 5)  # texts of so few words need more noise words
-_PULL = 3.0  # steps times rate that blocks take beside each other with an output: many more make it leap
-_SMALLEST, _LARGEST = 500, 10_000  # words of text in a block
-_POOL = (
-    1024  # noise words at least that a block draws from, or half as many as it has words: few rows are quick to copy
-)
+_DEFAULT_LR = 0.05
+_SMALL_TEXT, _NEGATIVES = 1_000_000, (15, 5)  # small texts need more negatives
+_MAX_MOVEMENT = 3.0  # steps times learning rate of an output row in parallel blocks: many more diverge
+_MIN_BLOCK, _MAX_BLOCK = 500, 10_000  # words of text in a block
+_MIN_POOL = 1024  # negatives that a block draws from, or half of its words if more: few rows are fast to copy
 _INFERENCE_POOL = 1 << 17
-_TEXTS, _PART = 20_000, 256  # new texts that are encoded at once, and that a thread takes at a time
-_LEAST_RATE = 1e-4  # of the first rate
+_TEXTS, _BATCH = 20_000, 256  # new texts encoded at once, and trained by one thread at a time
+_MIN_LR = 1e-4  # as a fraction of the initial learning rate
 
 
-def settle(recipe: ParagraphRecipe, words: int) -> ParagraphRecipe:
-    """The recipe with what it leaves to the text filled in.
+def resolve_defaults(recipe: ParagraphRecipe, words: int) -> ParagraphRecipe:
+    """The recipe with negatives and lr resolved for a text of that many words.
 
-    >>> settle(ParagraphRecipe(), 2_000_000).negatives
+    >>> resolve_defaults(ParagraphRecipe(), 2_000_000).negatives
     5
     """
     if recipe.negatives == "auto":
-        recipe = replace(recipe, negatives=_NEGATIVES[words > _FEW])
-    if recipe.learning_rate == "auto":
-        recipe = replace(recipe, learning_rate=_RATE)
+        recipe = replace(recipe, negatives=_NEGATIVES[words > _SMALL_TEXT])
+    if recipe.lr == "auto":
+        recipe = replace(recipe, lr=_DEFAULT_LR)
     return recipe
 
 
-def train_paragraphs(recipe: ParagraphRecipe, job: Job) -> Result:
-    """Vectors for the documents of a text and their words."""
+def train_paragraphs(recipe: ParagraphRecipe, job: VectorJob) -> VectorResult:
+    """Vectors of the documents of a text and of their words."""
     text = job.text
-    text.require(2)
-    recipe = settle(recipe, text.total)
-    assert isinstance(recipe.learning_rate, float)
-    blocks = ParagraphBlocks(recipe, text, job.seed)
-    state = run_loop(blocks, recipe, recipe.learning_rate, job)
-    metrics = {
-        "loss": state.losses[-1],
-        "losses": state.losses,
-        "vocabulary": len(text.words) - FIRST_WORD,
-        "documents": blocks.tables[0].rows,
-    }
-    return Result(blocks.model(job), round(state.done * blocks.words / blocks.blocks), metrics)
+    text.require_words(2)
+    recipe = resolve_defaults(recipe, text.total)
+    trainer = ParagraphTrainer(recipe, text, job.seed)
+    state = train_blocks(trainer, recipe, float(recipe.lr), job)
+    return state.result(trainer, trainer.model(job), text, documents=trainer.documents)
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """Documents, or parts of long ones, as they will be learnt from."""
+class Segments:
+    """Planned documents, or parts of long ones."""
 
-    owners: npt.NDArray[np.int32]
-    """The document of each piece."""
-    shares: npt.NDArray[np.float32]
-    """How much of what its document learns from a piece is brought back."""
-    words: npt.NDArray[np.int32]
-    """Those that are kept."""
-    begins: npt.NDArray[np.int64]
-    """Where the words of each piece begin, and the end."""
-    reach: npt.NDArray[np.int32]
-    """How wide the window around each word is."""
+    documents_of: npt.NDArray[np.int32]  # the document of each segment
+    weights: npt.NDArray[np.float32]  # the fraction of its document's change that is added
+    words: npt.NDArray[np.int32]  # after subsampling
+    begins: npt.NDArray[np.int64]  # bounds of the words of each segment
+    window_sizes: npt.NDArray[np.int32]
     targets: npt.NDArray[np.int32]
 
 
-class Steps:
-    """How pieces are planned and learnt from, in training as for new texts."""
+class ParagraphUpdater:
+    """Plans segments and updates vectors, in training as in inference."""
 
     def __init__(self, recipe: ParagraphRecipe, counts: npt.NDArray[np.int64]) -> None:
-        self.recipe = recipe = settle(recipe, int(counts.sum()))
+        self.recipe = recipe = resolve_defaults(recipe, int(counts.sum()))
         assert isinstance(recipe.negatives, int)
-        self.draws = recipe.negatives
+        self.negatives = recipe.negatives
         self.keep = keep_thresholds(counts, recipe.subsample, recipe.subsample_rule)
-        self.kept = float((counts * (self.keep / 2**32)).sum() / counts.sum())
-        self.alias = alias_table(noise_shares(counts, recipe.noise))
+        self.kept = kept_fraction(counts, self.keep)
+        self.alias = alias_table(noise_distribution(counts, recipe.ns_exponent))
 
     def pool(self, size: int, start: np.uint64) -> npt.NDArray[np.int32]:
-        """Noise words to draw from."""
+        """Negative samples to draw from."""
         pool = np.empty(size, dtype=np.int32)
-        draw_pool(self.alias, pool, start)
+        fill_noise_pool(self.alias, pool, start)
         return pool
 
     def plan(
-        self,
-        ids: npt.NDArray[np.uint32],
-        bounds: npt.NDArray[np.int64],
-        states: npt.NDArray[np.uint64],
-        pool: npt.NDArray[np.int32],
-        owners: npt.NDArray[np.int32],
-        shares: npt.NDArray[np.float32],
-    ) -> Pieces:
-        """The words that are kept, their windows and targets; `states` are where each piece's random numbers begin."""
-        words, reach = np.empty((2, ids.size), dtype=np.int32)
+        self, ids: npt.NDArray[np.uint32], bounds: npt.NDArray[np.int64], states: npt.NDArray[np.uint64],
+        pool: npt.NDArray[np.int32], documents_of: npt.NDArray[np.int32], weights: npt.NDArray[np.float32],
+    ) -> Segments:  # fmt: skip
+        """Subsampled words, windows and targets; `states` are the random states of the segments."""
+        words, window_sizes = np.empty((2, ids.size), dtype=np.int32)
         begins = np.empty(bounds.size, dtype=np.int64)
-        window, shrink = self.recipe.window, self.recipe.combine == "mean"
-        count = int(kernels.choose_words(ids, bounds, self.keep, window, shrink, states, words, begins, reach))
-        targets = np.empty(count * (1 + self.draws), dtype=np.int32)
-        kernels.list_targets(words, begins, self.draws, pool, states, targets)
-        return Pieces(owners, shares, words[:count], begins, reach[:count], targets)
+        window, dynamic = self.recipe.window, self.recipe.combine == "mean"
+        count = kernels.subsample_words(ids, bounds, self.keep, window, dynamic, states, words, begins, window_sizes)
+        targets = np.empty(count * (1 + self.negatives), dtype=np.int32)
+        kernels.list_targets(words, begins, self.negatives, pool, states, targets)
+        return Segments(documents_of, weights, words[:count], begins, window_sizes[:count], targets)
 
-    def learn(self, pieces: Pieces, tables: Sequence[Table], rate: float, frozen: bool = False) -> float:
-        """Learns from pieces, documents alone if `frozen`; returns the sum of the losses of their words before."""
+    def train(self, segments: Segments, tables: Sequence[EmbeddingTable], lr: float, frozen: bool = False) -> float:
+        """Trains on segments, documents alone if `frozen`; returns the summed loss of their words before."""
         documents, outputs = tables[0], tables[1]
-        stride, width, step = outputs.stride, outputs.width, np.float32(rate)
+        stride, width, step = outputs.stride, outputs.width, np.float32(lr)
         if self.recipe.architecture == "dbow":
-            loss = kernels.learn_bags(
-                pieces.begins, self.draws, pieces.owners, pieces.shares, pieces.targets, documents.flat,
-                outputs.flat, stride, width, step, frozen,
+            loss = kernels.train_dbow(
+                segments.begins, self.negatives, segments.documents_of, segments.weights, segments.targets,
+                documents.flat, outputs.flat, stride, width, step, frozen,
             )  # fmt: skip
         else:
-            loss = kernels.learn_windows(
-                self.recipe.window, pieces.words, pieces.begins, pieces.reach, self.draws, pieces.owners,
-                pieces.shares, pieces.targets, documents.flat, tables[2].flat, outputs.flat, documents.dimension,
-                stride, width, step, self.recipe.combine == "concat", frozen,
+            loss = kernels.train_dm(
+                self.recipe.window, segments.words, segments.begins, segments.window_sizes, self.negatives,
+                segments.documents_of, segments.weights, segments.targets, documents.flat, tables[2].flat, outputs.flat,
+                documents.dimension, stride, width, step, self.recipe.combine == "concat", frozen,
             )  # fmt: skip
         return float(loss)
 
 
 def output_dimension(recipe: ParagraphRecipe) -> int:
-    """Numbers of an output row.
+    """The dimension of output rows.
 
     >>> output_dimension(ParagraphRecipe(combine="concat", window=2, dimension=10))
     50
@@ -158,195 +138,177 @@ def output_dimension(recipe: ParagraphRecipe) -> int:
     return recipe.dimension * (2 * recipe.window + 1 if recipe.combine == "concat" else 1)
 
 
-class ParagraphBlocks:
-    """A text in blocks, to learn the vectors of its documents and words.
+class ParagraphTrainer:
+    """A `BlockTrainer` of document and word vectors.
 
-    Blocks end where documents do; only documents longer than a block are cut. Parts of one may be learnt from beside
-    each other, all from the same start: then each brings back only its share.
+    Blocks end where documents do; only documents longer than a block are split. Parts of one may be trained in
+    parallel from the same start: then only a fraction of each one's change is added.
     """
 
-    calm = math.inf
+    max_step = math.inf
 
     def __init__(self, recipe: ParagraphRecipe, text: TrainingText, seed: int) -> None:
         self.recipe, self.text, self.seed = recipe, text, seed
-        self.words = len(text.ids)
-        self.steps = Steps(recipe, text.counts)
+        self.num_words = len(text.ids)
+        self.updater = ParagraphUpdater(recipe, text.counts)
         size = self._block_size()
-        self.pool = max(_POOL, size // 2)
+        self.pool = max(_MIN_POOL, size // 2)
         bounds = document_bounds(text)
         self.documents = len(bounds) - 1
         full = np.flatnonzero(np.diff(bounds))
         edges = np.append(bounds[full], bounds[-1])
-        self.cuts, self.pieces = replace(text, sentences=edges.astype(np.uint64)).cut(size, size)
-        self.blocks = len(self.cuts) - 1
+        self.blocks, self.segments = replace(text, sentences=edges.astype(np.uint64)).split_blocks(size, size)
+        self.num_blocks = len(self.blocks) - 1
         parts = -(-np.diff(edges) // size)
-        lanes = LANES if recipe.mode == "exact" else 1
-        self.owners = np.repeat(full.astype(np.int32), parts)
-        self.shares = np.repeat((1 / np.minimum(parts, lanes)).astype(np.float32), parts)
-        self.tables: Sequence[Table] = self._tables()
+        replicas = REPLICAS if recipe.mode == "exact" else 1
+        self.documents_of = np.repeat(full.astype(np.int32), parts)
+        self.weights = np.repeat((1 / np.minimum(parts, replicas)).astype(np.float32), parts)
+        self.tables: Sequence[EmbeddingTable] = self._tables()
 
     def _block_size(self) -> int:
-        """Words in a block: in exact mode few where there are few different words, which blocks then share."""
+        """Words in a block: in exact mode fewer for small vocabularies, which parallel blocks share."""
         if self.recipe.mode == "fast":
-            return _LARGEST
-        assert isinstance(self.recipe.learning_rate, float)
-        shares = noise_shares(self.text.counts, self.recipe.noise)
-        steps = LANES * self.steps.kept * self.steps.draws * float((shares**2).sum())
-        return int(np.clip(_PULL / (steps * self.recipe.learning_rate), _SMALLEST, _LARGEST))
+            return _MAX_BLOCK
+        assert isinstance(self.recipe.lr, float)
+        noise = noise_distribution(self.text.counts, self.recipe.ns_exponent)
+        steps = REPLICAS * self.updater.kept * self.updater.negatives * float((noise**2).sum())
+        return int(np.clip(_MAX_MOVEMENT / (steps * self.recipe.lr), _MIN_BLOCK, _MAX_BLOCK))
 
-    def _tables(self) -> list[Table]:
-        """Documents, outputs and, where words around help to predict, inputs."""
+    def _tables(self) -> list[EmbeddingTable]:
+        """Documents, outputs and, for dm, inputs."""
         recipe, size = self.recipe, len(self.text.words)
-        wide, narrow = output_dimension(recipe), recipe.dimension
-        lanes = LANES if recipe.mode == "exact" else 0
-        longest = int(np.diff(self.pieces[self.cuts]).max())
-        together = lanes * int(np.diff(self.cuts).max())
-        inputs, outputs = lanes * min(size, longest), lanes * min(size, longest + self.pool)
-        room = 4 * (size + outputs) * stride_of(wide) + 4 * (self.documents + together) * stride_of(narrow)
-        if room > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        wide, dimension = output_dimension(recipe), recipe.dimension
+        replicas = REPLICAS if recipe.mode == "exact" else 0
+        max_words = int(np.diff(self.segments[self.blocks]).max())
+        max_segments = replicas * int(np.diff(self.blocks).max())
+        inputs, outputs = replicas * min(size, max_words), replicas * min(size, max_words + self.pool)
+        memory = 4 * (size + outputs) * row_stride(wide) + 4 * (self.documents + max_segments) * row_stride(dimension)
+        if memory > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
             raise RecipeError(
-                f"the vectors of {size:,} words and {self.documents:,} documents would take {room >> 30} GB, more than "
-                "this machine has: lower dimension or window, or raise tokenizer.min_count."
+                f"the vectors of {size:,} words and {self.documents:,} documents would take {memory >> 30} GB, more "
+                "than this machine has: lower dimension or window, or raise tokenizer.min_count."
             )
-        # The others begin at zero, so all they learn at first is from these: too small, and early passes bring nothing.
+        # The other tables are zero, so the first gradients are proportional to these: if they are too small, early
+        # epochs do nothing.
         table = random_table(size, wide, self.seed, FIRST_WORD, outputs)
         table.flat[:] *= np.float32(np.sqrt(wide) / 2)
-        tables = [zeros(self.documents, narrow, together), table]
-        return tables if recipe.architecture == "dbow" else [*tables, zeros(size, narrow, inputs)]
+        tables = [zero_table(self.documents, dimension, max_segments), table]
+        return tables if recipe.architecture == "dbow" else [*tables, zero_table(size, dimension, inputs)]
 
     @property
-    def work(self) -> float:
-        """Floating-point operations for a word of text, about: three products with each target."""
-        return 6.0 * self.steps.kept * (1 + self.steps.draws) * output_dimension(self.recipe)
+    def flops_per_word(self) -> float:
+        """Approximate floating-point operations for a word of text: three products with each target."""
+        return 6.0 * self.updater.kept * (1 + self.updater.negatives) * output_dimension(self.recipe)
 
-    def plan(self, epoch: int, block: int) -> Plan:
-        """The words that are kept, their windows and targets."""
-        begin, end = int(self.cuts[block]), int(self.cuts[block + 1])
-        bounds = self.pieces[begin : end + 1]
+    def plan(self, epoch: int, block: int) -> BlockPlan:
+        """The kept words of a block, their windows and targets."""
+        begin, end = int(self.blocks[block]), int(self.blocks[block + 1])
+        bounds = self.segments[begin : end + 1]
         ids = np.asarray(self.text.ids[bounds[0] : bounds[-1]], dtype=np.uint32)
-        start = np.uint64(random_start(self.seed, epoch, block))
+        start = np.uint64(block_seed(self.seed, epoch, block))
         states = np.empty(end - begin, dtype=np.uint64)
-        kernels.place_states(start, states)
-        owners, shares = self.owners[begin:end].copy(), self.shares[begin:end]
-        pieces = self.steps.plan(ids, bounds, states, self.steps.pool(self.pool, start), owners, shares)
-        touches = [Touch(0, pieces.owners), Touch(1, pieces.targets), Touch(2, pieces.words)]
-        return Plan(touches[: len(self.tables)], pieces)
+        kernels.block_states(start, states)
+        documents_of, weights = self.documents_of[begin:end].copy(), self.weights[begin:end]
+        segments = self.updater.plan(ids, bounds, states, self.updater.pool(self.pool, start), documents_of, weights)
+        accesses = [(0, segments.documents_of), (1, segments.targets), (2, segments.words)]
+        return BlockPlan(accesses[: len(self.tables)], segments)
 
-    def learn(self, plan: Plan, rate: float) -> tuple[float, int]:
-        """Learns from a block; its examples are words."""
-        return self.steps.learn(plan.content, self.tables, rate), int(plan.content.begins[-1])
+    def train_block(self, plan: BlockPlan, lr: float) -> tuple[float, int]:
+        return self.updater.train(plan.content, self.tables, lr), int(plan.content.begins[-1])
 
-    def model(self, job: Job) -> ParagraphModel:
-        """The model that has been learnt."""
-        documents, outputs, *inputs = (table.packed() for table in self.tables)
+    def model(self, job: VectorJob) -> ParagraphModel:
+        """The trained model; it takes over the memory of the tables."""
+        documents, outputs, *inputs = (table.compact() for table in self.tables)
         vectors, kept = (inputs[0], outputs) if inputs else (outputs, None)
-        return ParagraphModel(
-            self.recipe, job.tokenizer, job.layout, vectors, documents=documents, seed=self.seed,
-            counts=self.text.counts, outputs=kept, phrases=job.phrases,
-        )  # fmt: skip
+        others = {"outputs": kept, "documents": documents, "seed": self.seed}
+        model: ParagraphModel = job.build(ParagraphModel, self.recipe, vectors, **others)
+        return model
 
 
 class ParagraphModel(VectorModel):
-    """Documents and words as vectors, and vectors for new documents.
+    """Document and word vectors, and inference for new documents.
 
-    With dbow words lie in the space of documents: a word's vector is near those of documents that have it.
+    With dbow, words share the space of documents: a word is near the documents that contain it.
     """
 
-    def __init__(
-        self,
-        recipe: ParagraphRecipe,
-        tokenizer: Tokenizer,
-        layout: Layout,
-        vectors: Floats,
-        *,
-        documents: Floats,
-        seed: int,
-        **others: Any,
-    ) -> None:
-        """`documents` has a row for each document of the text, in order; `others` are those of `VectorModel`."""
-        super().__init__(recipe, tokenizer, layout, vectors, **others)
-        self.documents = documents
-        self.seed = seed
+    def __init__(self, *arguments: Any, documents: Floats, seed: int, **others: Any) -> None:
+        """`documents` has a row for each training document; `arguments` and `others` are those of `VectorModel`."""
+        super().__init__(*arguments, **others)
+        self.documents, self.seed = documents, seed
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The numbers that an artifact keeps."""
         return super().arrays() | {"documents": self.documents, "seed": np.array([self.seed], dtype=np.int64)}
 
     @cached_property
-    def _steps(self) -> tuple[Steps, npt.NDArray[np.int32], Sequence[Table]]:
-        """How new texts are learnt from, their noise words, and the tables of outputs and inputs, which stay."""
+    def _updater(self) -> tuple[ParagraphUpdater, npt.NDArray[np.int32], Sequence[EmbeddingTable]]:
+        """The updater of new texts, its negatives, and the frozen tables of outputs and inputs."""
         assert self.counts is not None
-        steps = Steps(self.recipe, self.counts)
+        updater = ParagraphUpdater(self.recipe, self.counts)
         matrices = [self.vectors] if self.outputs is None else [self.outputs, self.vectors]
-        pool = steps.pool(_INFERENCE_POOL, np.uint64(random_start(self.seed, 0, 0)))
-        return steps, pool, [from_matrix(matrix) for matrix in matrices]
+        pool = updater.pool(_INFERENCE_POOL, np.uint64(block_seed(self.seed, 0, 0)))
+        return updater, pool, [table_from_matrix(matrix) for matrix in matrices]
 
     def infer(self, texts: Sequence[str], epochs: int | None = None) -> Floats:
-        """The vectors of new texts, learnt in so many passes, by default as many as in training; all else stays.
+        """The vectors of new texts, trained for that many epochs, by default as in training; all else is frozen.
 
-        A text has the same vector every time, whatever is asked for with it; one without known words has zeros.
+        A text always has the same vector, whatever the batch; one without known words has zeros.
         """
-        passes = self.recipe.epochs if epochs is None else epochs
-        if passes < 1:
-            raise AbilityError(f"epochs={passes} must be 1 or more.")
+        epochs = self.recipe.epochs if epochs is None else epochs
+        if epochs < 1:
+            raise AbilityError(f"epochs={epochs} must be 1 or more.")
         found = np.zeros((len(texts), self.documents.shape[1]), dtype=np.float32)
         with ThreadPoolExecutor(cores()) as threads:
             for begin in range(0, len(texts), _TEXTS):
                 ids, bounds = self.encode(texts[begin : begin + _TEXTS])
-                firsts = range(0, bounds.size - 1, _PART)
-                parts = [(ids, bounds[first : first + _PART + 1], passes) for first in firsts]
+                firsts = range(0, bounds.size - 1, _BATCH)
+                parts = [(ids, bounds[first : first + _BATCH + 1], epochs) for first in firsts]
                 for first, part in zip(firsts, threads.map(lambda part: self._infer(*part), parts), strict=True):
                     found[begin + first : begin + first + len(part)] = part
         return found
 
-    def _infer(self, ids: npt.NDArray[np.uint32], bounds: npt.NDArray[np.int64], passes: int) -> Floats:
-        """The vectors of some texts."""
-        steps, pool, tables = self._steps
+    def _infer(self, ids: npt.NDArray[np.uint32], bounds: npt.NDArray[np.int64], epochs: int) -> Floats:
+        updater, pool, tables = self._updater
         count = bounds.size - 1
         ids, bounds = ids[bounds[0] : bounds[-1]], bounds - bounds[0]
-        documents = zeros(count, self.documents.shape[1])
-        owners, shares = np.arange(count, dtype=np.int32), np.ones(count, dtype=np.float32)
+        documents = zero_table(count, self.documents.shape[1])
+        documents_of, weights = np.arange(count, dtype=np.int32), np.ones(count, dtype=np.float32)
         states = np.empty(count, dtype=np.uint64)
-        assert isinstance(steps.recipe.learning_rate, float)
-        for epoch in range(passes):
-            kernels.text_states(np.uint64(random_start(self.seed, epoch, 1)), ids, bounds, states)
-            pieces = steps.plan(ids, bounds, states, pool, owners, shares)
-            rate = steps.recipe.learning_rate * max(1 - epoch / passes, _LEAST_RATE)
-            steps.learn(pieces, [documents, *tables], rate, frozen=True)
+        assert isinstance(updater.recipe.lr, float)
+        for epoch in range(epochs):
+            kernels.text_states(np.uint64(block_seed(self.seed, epoch, 1)), ids, bounds, states)
+            segments = updater.plan(ids, bounds, states, pool, documents_of, weights)
+            lr = updater.recipe.lr * max(1 - epoch / epochs, _MIN_LR)
+            updater.train(segments, [documents, *tables], lr, frozen=True)
         return documents.matrix()
 
     def embed(self, texts: Sequence[str]) -> Floats:
-        """The vectors of new texts: see `infer`."""
+        """The inferred vectors of new texts: see `infer`."""
         return self.infer(texts)
 
     @cached_property
-    def _near(self) -> Neighbours:
-        return Neighbours(self.documents)
+    def _near(self) -> ExactIndex:
+        return ExactIndex(self.documents)
 
     def similar_documents(self, text: str, count: int = 10) -> list[tuple[int, float]]:
-        """The documents it was trained on that are nearest to a text: their numbers, from 0, and cosines."""
+        """The training documents nearest to a text: their indices and cosines."""
         vector = self.infer([text])[0]
         if not vector.any():
-            raise AbilityError("no word of the text has a vector: ask with words that the model knows.")
+            raise AbilityError("no word of the text has a vector: use words that the model knows.")
         return self._near.nearest(vector, count)
 
 
-def restore(recipe: ParagraphRecipe, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> ParagraphModel:
+def restore_paragraphs(
+    recipe: ParagraphRecipe, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout
+) -> ParagraphModel:
     """The model of a saved artifact's arrays."""
-    plain = restore_vectors(recipe, arrays, tokenizer, layout)
+    saved = saved_vectors(arrays, tokenizer)
     counts = saved_vector(arrays, "counts", np.int64)
     seed = saved_vector(arrays, "seed", np.int64, 1)
-    documents, outputs = arrays.get("documents"), plain.outputs
-    shape = None if recipe.architecture == "dbow" else (len(plain.words), output_dimension(recipe))
-    if (
-        documents is None
-        or documents.dtype != np.float32
-        or documents.shape[1:] != (recipe.dimension,)
-        or plain.vectors.shape[1] != recipe.dimension
-        or shape != (None if outputs is None else outputs.shape)
-        or counts.min() < 0
-        or not counts.any()
-    ):
-        raise ArtifactError("the arrays of documents and words do not belong together: train the model again.")
-    others = {"counts": counts, "outputs": outputs, "words": plain.words, "phrases": plain.phrases}
-    return ParagraphModel(recipe, tokenizer, layout, plain.vectors, documents=documents, seed=int(seed[0]), **others)
+    documents: Any = arrays.get("documents")
+    outputs = saved["outputs"]
+    shape = None if recipe.architecture == "dbow" else (len(saved["words"]), output_dimension(recipe))
+    sound = saved["vectors"].shape[1] == recipe.dimension and counts.min() >= 0 and counts.any()
+    sound = sound and shape == (None if outputs is None else outputs.shape) and documents is not None
+    if not sound or documents.dtype != np.float32 or documents.shape[1:] != (recipe.dimension,):
+        raise ArtifactError("the arrays of documents and words do not fit together: train the model again.")
+    return ParagraphModel(recipe, tokenizer, layout, **saved, documents=documents, seed=int(seed[0]))

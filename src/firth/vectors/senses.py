@@ -1,7 +1,7 @@
-"""Several vectors for words that have several meanings (Huang et al. 2012).
+"""Multi-prototype vectors: several for words with several senses (Huang et al. 2012).
 
-Vectors are trained twice: first for words, whose contexts are clustered into senses; then every word of the text is
-given the name of the sense that is meant there, and vectors are trained for these names.
+Vectors are trained twice: first of words, whose contexts are clustered into senses; then every word of the text is
+replaced by its most probable sense, and vectors of these are trained.
 """
 
 from __future__ import annotations
@@ -18,48 +18,42 @@ import numpy.typing as npt
 from firth.errors import ArtifactError
 from firth.progress import note
 from firth.text.layout import Layout
-from firth.tokens.tokenizer import Tokenizer
-from firth.vectors import _neighbour_kernels as kernels
-from firth.vectors.clusters import Senses, find_senses, relabel_text
-from firth.vectors.job import Arrays, Job, Keeper, Result
-from firth.vectors.lookup import Found, NoVectorError, saved_vector
-from firth.vectors.model import VectorModel, saved_matrix
+from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
+from firth.vectors.clusters import SenseInventory, find_senses, relabel_text
+from firth.vectors.job import Arrays, Checkpointer, VectorJob, VectorResult
+from firth.vectors.lookup import NoVectorError, saved_matrix, saved_vector
+from firth.vectors.model import VectorModel
 from firth.vectors.neighbours import Floats, unit
 from firth.vectors.phrases import phrase_words, saved_phrases
 from firth.vectors.recipe import SenseRecipe
-from firth.vectors.text import FIRST_WORD
 from firth.vectors.word2vec import train_word2vec
 
-_EXAMPLES = 10  # words whose senses are told with the metrics
-_NEAREST = 5  # neighbours of each of them
-_FIRST_SHARE = 0.5  # of a budget that is for the first vectors
-_FIRST_TIME = 0.4  # of a budget of time likewise: telling senses apart takes time, too
-_LEAST_SHARE = 0.1  # of a budget of time that is left for the second vectors, however long the senses took
-_MOST_PASSES = 100  # over a short text
-_TEXTS = 20_000  # that are encoded at once
-_SAVED = ("senses", "centres", "shares", "sharpness", "contexts", "idf")
+_EXAMPLES = 10  # ambiguous words reported in the metrics
+_NEAREST = 5  # neighbours of each sense
+_FIRST_FRACTION = 0.5  # of a budget for the first training
+_FIRST_TIME = 0.4  # of a time budget: sense induction takes time, too
+_MIN_SECOND = 0.1  # fraction of a time budget for the second training, however long the first stage took
+_MAX_EPOCHS = 100  # of a short text
+_SAVED = ("senses", "centres", "priors", "sharpness", "contexts", "idf")
 
 
 class SenseModel(VectorModel):
-    """Senses as vectors: row `i` is the vector of `words[i]`, a word that has one sense, or bank#1, bank#2, ...
+    """Sense vectors: row `i` is the vector of `words[i]`, an unambiguous word, or bank#1, bank#2, ...
 
-    A word by itself stands for all its senses, each as much as it is frequent.
+    An ambiguous word without context stands for all its senses, weighted by frequency.
     """
 
-    def __init__(
-        self, recipe: SenseRecipe, tokenizer: Tokenizer, layout: Layout, vectors: Floats, *, senses: Senses, **rest: Any
-    ) -> None:
-        """`rest` is that of `VectorModel`."""
-        super().__init__(recipe, tokenizer, layout, vectors, **rest)
+    def __init__(self, *arguments: Any, senses: SenseInventory, **others: Any) -> None:
+        """`arguments` and `others` are those of `VectorModel`."""
+        super().__init__(*arguments, **others)
         self.inventory = senses
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The numbers that an artifact keeps."""
         return super().arrays() | _senses_to_arrays(self.inventory)
 
     @property
     def names(self) -> list[str]:
-        """The word of each row, whatever its sense."""
+        """The word of each row, without sense numbers."""
         found = list(self.words)
         for word in self._vocabulary:
             for row in self.rows_of(word):
@@ -67,110 +61,76 @@ class SenseModel(VectorModel):
         return found
 
     def senses(self, word: str) -> list[str]:
-        """The names of a word's senses, the most frequent first; a word with one sense is its own name."""
+        """The names of a word's senses, most frequent first; an unambiguous word is its own name."""
         return [self.words[row] for row in self.rows_of(word)]
 
     def sense(self, word: str, context: str) -> tuple[str, float]:
-        """The sense of a word that is meant in a text, and how probable it is."""
-        rows, chances = self._in_context(word, context)
-        best = int(chances.argmax())
-        return self.words[rows[best]], float(chances[best])
+        """The most probable sense of a word in a text, and its probability."""
+        rows, probabilities = self._context_probabilities(word, context)
+        best = int(probabilities.argmax())
+        return self.words[rows[best]], float(probabilities[best])
 
     def rows_of(self, word: str) -> range:
-        """The rows of a word's senses, or of a sense; a word that is not there raises `AbilityError`."""
-        known = self._find(word)
-        if known is None:
+        """The rows of a word's senses, or of a sense; raises `AbilityError` if there are none."""
+        if (known := self._find_rows(word)) is None:
             raise NoVectorError(word, self.rows)
         return known
 
-    def find(self, word: str) -> int | None:
+    def find_row(self, word: str) -> int | None:
         """The row of a sense, or of a word's most frequent one; None if there is none."""
-        rows = self._find(word)
+        rows = self._find_rows(word)
         return None if rows is None else rows.start
 
     def vector(self, word: str) -> Floats:
-        """The vector of a sense; for a word with several the mean, each counting as much as it is frequent."""
-        rows, shares = self._weighed(word)
-        return np.asarray(shares @ self.vectors[rows], dtype=np.float32)
+        """The vector of a sense; for an ambiguous word the mean weighted by frequency."""
+        rows, priors = self._frequencies(word)
+        return np.asarray(priors @ self.vectors[rows], dtype=np.float32)
 
     def similarity(self, one: str, two: str) -> float:
-        """The mean cosine of the words' senses, each as much as it is frequent (AvgSim)."""
-        return self._mean_cosine(self._weighed(one), self._weighed(two))
+        """The mean cosine of the words' senses, weighted by frequency (AvgSim)."""
+        return self._mean_cosine(self._frequencies(one), self._frequencies(two))
 
     def similarity_in_context(self, one: str, context: str, two: str, other: str) -> float:
-        """The mean cosine of the words' senses, each as much as it is probable in its text (AvgSimC)."""
-        return self._mean_cosine(self._in_context(one, context), self._in_context(two, other))
+        """The mean cosine of the words' senses, weighted by their probabilities in context (AvgSimC)."""
+        return self._mean_cosine(self._context_probabilities(one, context), self._context_probabilities(two, other))
 
     def max_similarity_in_context(self, one: str, context: str, two: str, other: str) -> float:
-        """The cosine of the senses that are most probable in their texts (MaxSimC)."""
+        """The cosine of the most probable senses in context (MaxSimC)."""
         return self.similarity(self.sense(one, context)[0], self.sense(two, other)[0])
 
-    def similar(
-        self,
-        word: str,
-        count: int = 10,
-        *,
-        context: str | None = None,
-        exclude: Sequence[str] = (),
-        approximate: bool = False,
-    ) -> Found:
-        """The nearest senses: to the one that the context tells, or to any of the word's, by the best cosine."""
+    def _queries(self, word: str, context: str | None) -> list[Floats]:
         rows = self.rows_of(word) if context is None else self.rows_of(self.sense(word, context)[0])
-        leave_out = self._known([word, *exclude])
-        search = self.index() if approximate else self.neighbours
-        best: dict[int, float] = {}
-        for row in rows:
-            for other, score in search.nearest(self.vectors[row], count, leave_out):
-                best[other] = max(score, best.get(other, -1.0))
-        ordered = sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))
-        return self._named(ordered[: max(count, 0)])
+        return [self.vectors[row] for row in rows]
 
-    def embed(self, texts: Sequence[str]) -> Floats:
-        """The mean vector of the senses that are meant in each text; zeros if none of its words has one."""
-        means = np.zeros((len(texts), self.vectors.shape[1]), dtype=np.float32)
-        for begin in range(0, len(texts), _TEXTS):
-            ids, bounds = self.encode(texts[begin : begin + _TEXTS])
-            rows = np.empty_like(ids)
-            self.inventory.relabel(ids, bounds, rows)
-            kernels.mean_rows(self.neighbours.vectors, rows, bounds, FIRST_WORD, means[begin : begin + _TEXTS])
-        return means
+    def _rows_of_ids(self, ids: npt.NDArray[np.uint32], bounds: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+        rows = np.empty_like(ids)
+        self.inventory.relabel(ids, bounds, rows)
+        return rows
 
     @cached_property
     def _vocabulary(self) -> dict[str, int]:
-        """The number of each word, whatever its senses."""
-        words = self.tokenizer.vocabulary
-        words = words if self.phrases is None else phrase_words(self.phrases, words)
+        words = phrase_words(self.phrases, self.tokenizer.vocabulary)
         return {word: number for number, word in enumerate(words) if number >= FIRST_WORD}
 
-    def _number(self, word: str) -> int | None:
-        """The number of a word as it is given, or as the tokenizer writes it; None if it is none."""
-        for one in (word, self.written(word)):
-            if one in self._vocabulary:
-                return self._vocabulary[one]
-        ids, _ = self.encode([self.written(word)])
-        return int(ids[0]) if ids.size == 1 and ids[0] >= FIRST_WORD else None
-
-    def _find(self, word: str) -> range | None:
-        """The rows of a word or of a sense."""
-        for one in (word, self.written(word)):
+    def _find_rows(self, word: str) -> range | None:
+        for one in (word, self.normalize(word)):
             if one in self.rows:
                 return range(self.rows[one], self.rows[one] + 1)
-        number = self._number(word)
+        number = self._look_up(word, self._vocabulary)
         starts = self.inventory.starts
         return None if number is None else range(int(starts[number]), int(starts[number + 1]))
 
     def _known(self, words: Sequence[str]) -> list[int]:
-        return [row for word in words for row in self._find(word) or ()]
+        return [row for word in words for row in self._find_rows(word) or ()]
 
-    def _weighed(self, word: str) -> tuple[range, npt.NDArray[np.float64]]:
-        """The rows of a word's senses and how frequent each is among them."""
+    def _frequencies(self, word: str) -> tuple[range, npt.NDArray[np.float64]]:
         rows = self.rows_of(word)
         counts = np.ones(len(rows)) if self.counts is None else self.counts[rows.start : rows.stop].astype(np.float64)
         total = counts.sum()
         return rows, counts / total if total else np.full(len(rows), 1 / len(rows))
 
-    def _in_context(self, word: str, context: str) -> tuple[range, npt.NDArray[np.float64]]:
-        """The rows of a word's senses and how probable each is in a text."""
+    def _context_probabilities(self, word: str, context: str) -> tuple[range, npt.NDArray[np.float64]]:
+        """The rows of a word's senses and their probabilities in a text."""
         rows = self.rows_of(word)
         if len(rows) == 1:
             return rows, np.ones(1)
@@ -183,151 +143,144 @@ class SenseModel(VectorModel):
         return float(np.clip(np.dot(first, second), -1, 1))
 
 
-def train_senses(recipe: SenseRecipe, job: Job) -> Result:
-    """Vectors for the senses of the words of a text."""
+def train_senses(recipe: SenseRecipe, job: VectorJob) -> VectorResult:
+    """Sense vectors of a text."""
     text = job.text
-    text.require(2)
+    text.require_words(2)
     recipe = replace(recipe, base=replace(recipe.base, tokenizer=recipe.tokenizer))
-    stages = _Stages(job.keeper)
-    job = replace(_long_enough(recipe, job), keeper=None if job.keeper is None else stages)
-    senses, facts = stages.senses(recipe.context) or _first_stage(recipe, job, stages)
+    stages = _StagedCheckpointer(job.checkpointer)
+    job = replace(_with_min_words(recipe, job), checkpointer=None if job.checkpointer is None else stages)
+    senses, facts = stages.senses(recipe.window) or _induce_senses(recipe, job, stages)
     relabelled = relabel_text(text, senses, job.threads)
-    several = int(np.count_nonzero(np.diff(senses.starts) > 1))
-    note(f"words with several senses: {several:,}")
-    trained = train_word2vec(recipe.base, replace(_second_share(job, facts), text=relabelled, phrases=None))
-    vectors = trained.model
-    model = SenseModel(
-        replace(recipe, base=vectors.recipe), job.tokenizer, job.layout, vectors.vectors, senses=senses,
-        counts=vectors.counts, outputs=vectors.outputs, words=relabelled.words, phrases=job.phrases,
-    )  # fmt: skip
-    words = {"words": len(text.words) - FIRST_WORD, "ambiguous": several, "examples": _examples(model, text.words)}
+    ambiguous = int(np.count_nonzero(np.diff(senses.starts) > 1))
+    note(f"words with several senses: {ambiguous:,}")
+    trained = train_word2vec(recipe.base, replace(_second_budget(job, facts), text=relabelled, phrases=None))
+    base = trained.model
+    recipe = replace(recipe, base=base.recipe)
+    others = {"counts": base.counts, "outputs": base.outputs, "words": relabelled.words}
+    model = job.build(SenseModel, recipe, base.vectors, senses=senses, **others)
+    words = {"words": len(text.words) - FIRST_WORD, "ambiguous": ambiguous, "examples": _examples(model, text.words)}
     metrics = trained.metrics | {"first_losses": facts["losses"]} | words
-    return Result(model, facts["tokens"] + trained.tokens, metrics)
+    return VectorResult(model, facts["tokens"] + trained.tokens, metrics)
 
 
-def _first_stage(recipe: SenseRecipe, job: Job, stages: _Stages) -> tuple[Senses, dict[str, Any]]:
-    """The senses that vectors of words tell, and what it took to find them."""
+def _induce_senses(
+    recipe: SenseRecipe, job: VectorJob, stages: _StagedCheckpointer
+) -> tuple[SenseInventory, dict[str, Any]]:
+    """The senses found with word vectors, and the tokens, losses and seconds spent on them."""
     started = time.monotonic()
     seconds = None if job.seconds is None else _FIRST_TIME * job.seconds
-    trained = train_word2vec(recipe.base, replace(_share(job, _FIRST_SHARE), seconds=seconds))
+    trained = train_word2vec(recipe.base, replace(_scale_budget(job, _FIRST_FRACTION), seconds=seconds))
     senses = find_senses(recipe, job.text, trained.model.vectors, job.seed, job.threads)
-    facts = {
-        "tokens": trained.tokens, "losses": trained.metrics["losses"], "seconds": time.monotonic() - started
-    }  # fmt: skip
+    seconds = time.monotonic() - started
+    facts = {"tokens": trained.tokens, "losses": trained.metrics["losses"], "seconds": seconds}
     stages.begin_second(senses, facts)
     return senses, facts
 
 
-def _second_share(job: Job, facts: Mapping[str, Any]) -> Job:
+def _second_budget(job: VectorJob, facts: Mapping[str, Any]) -> VectorJob:
     """The job with what the first training has left of its budget."""
-    left = None if job.seconds is None else max(job.seconds - facts["seconds"], _LEAST_SHARE * job.seconds)
-    return replace(_share(job, 1 - _FIRST_SHARE), seconds=left)
+    left = None if job.seconds is None else max(job.seconds - facts["seconds"], _MIN_SECOND * job.seconds)
+    return replace(_scale_budget(job, 1 - _FIRST_FRACTION), seconds=left)
 
 
-def _long_enough(recipe: SenseRecipe, job: Job) -> Job:
-    """The job with a budget for a text that is short and has none; it is for both trainings."""
-    if job.tokens is not None or job.seconds is not None or job.flops is not None:
-        return job
+def _with_min_words(recipe: SenseRecipe, job: VectorJob) -> VectorJob:
+    """The job with a budget in words, for both trainings, if the text is short and has none."""
     size = len(job.text.ids)
-    if recipe.base.epochs * size >= recipe.exposure:
+    if job.has_budget or recipe.base.epochs * size >= recipe.min_training_words:
         return job
-    return replace(job, tokens=2 * max(recipe.base.epochs * size, min(recipe.exposure, _MOST_PASSES * size)))
+    return replace(job, tokens=2 * max(recipe.base.epochs * size, min(recipe.min_training_words, _MAX_EPOCHS * size)))
 
 
-def _share(job: Job, share: float) -> Job:
-    """The job with a share of its budget of words or operations."""
+def _scale_budget(job: VectorJob, fraction: float) -> VectorJob:
     return replace(
         job,
-        tokens=None if job.tokens is None else max(1, round(share * job.tokens)),
-        flops=None if job.flops is None else share * job.flops,
+        tokens=None if job.tokens is None else max(1, round(fraction * job.tokens)),
+        flops=None if job.flops is None else fraction * job.flops,
     )
 
 
 def _examples(model: SenseModel, words: Sequence[str]) -> dict[str, dict[str, list[str]]]:
-    """The neighbours of each sense of the most frequent words that have several."""
     starts, counts = model.inventory.starts, model.counts
     assert counts is not None
-    several = np.flatnonzero(np.diff(starts) > 1)
-    totals = np.add.reduceat(counts, starts[:-1])[several]
+    ambiguous = np.flatnonzero(np.diff(starts) > 1)
+    totals = np.add.reduceat(counts, starts[:-1])[ambiguous]
     found = {}
-    for word in several[np.argsort(-totals, kind="stable")][:_EXAMPLES].tolist():
+    for word in ambiguous[np.argsort(-totals, kind="stable")][:_EXAMPLES].tolist():
         names = model.words[starts[word] : starts[word + 1]]
         found[words[word]] = {name: [near for near, _ in model.similar(name, _NEAREST)] for name in names}
     return found
 
 
 @dataclass
-class _Stages:
-    """Keeps the state of both trainings; in the second, also the senses that it is about."""
+class _StagedCheckpointer:
+    """Checkpoints of both trainings; those of the second include the senses."""
 
-    inner: Keeper | None
-    carried: Arrays = field(default_factory=dict)
+    checkpointer: Checkpointer | None
+    sense_arrays: Arrays = field(default_factory=dict)
     facts: dict[str, Any] | None = None
 
     @cached_property
-    def _found(self) -> tuple[Arrays, dict[str, Any]] | None:
-        """What an earlier run has kept."""
-        return self.inner.kept() if self.inner is not None else None
+    def _checkpoint(self) -> tuple[Arrays, dict[str, Any]] | None:
+        return self.checkpointer.load() if self.checkpointer is not None else None
 
-    def senses(self, window: int) -> tuple[Senses, dict[str, Any]] | None:
-        """The senses and facts of a run that was in its second training when it was kept."""
-        found = self._found
+    def senses(self, window: int) -> tuple[SenseInventory, dict[str, Any]] | None:
+        """The senses and facts of a run that was interrupted in its second training."""
+        found = self._checkpoint
         if found is None or found[1]["facts"] is None:
             return None
-        self.carried = {name: np.array(found[0][name]) for name in _SAVED}
+        self.sense_arrays = {name: np.array(found[0][name]) for name in _SAVED}
         self.facts = dict(found[1]["facts"])
-        return _senses_from_arrays(self.carried, window), self.facts
+        return _senses_from_arrays(self.sense_arrays, window), self.facts
 
-    def begin_second(self, senses: Senses, facts: dict[str, Any]) -> None:
-        """Keeps the senses at once: finding them again would take long."""
-        self.carried, self.facts = _senses_to_arrays(senses), facts
-        if self.inner is not None:
-            self.inner.keep(self.carried, {"facts": facts, "loop": None})
+    def begin_second(self, senses: SenseInventory, facts: dict[str, Any]) -> None:
+        """Saves the senses at once: inducing them again would take long."""
+        self.sense_arrays, self.facts = _senses_to_arrays(senses), facts
+        if self.checkpointer is not None:
+            self.checkpointer.save(self.sense_arrays, {"facts": facts, "loop": None})
 
     def due(self) -> bool:
-        """Whether it is time to keep the state."""
-        return self.inner is not None and self.inner.due()
+        return self.checkpointer is not None and self.checkpointer.due()
 
-    def keep(self, arrays: Mapping[str, npt.NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Keeps the state of a training and what it is about."""
-        assert self.inner is not None
-        self.inner.keep({**self.carried, **arrays}, {"facts": self.facts, "loop": dict(state)})
+    def save(self, arrays: Mapping[str, npt.NDArray[Any]], state: Mapping[str, Any]) -> None:
+        assert self.checkpointer is not None
+        self.checkpointer.save({**self.sense_arrays, **arrays}, {"facts": self.facts, "loop": dict(state)})
 
-    def kept(self) -> tuple[Arrays, dict[str, Any]] | None:
-        """The state of this training, if it is the one that was kept."""
-        found = self._found
+    def load(self) -> tuple[Arrays, dict[str, Any]] | None:
+        """The state of this training, if the checkpoint belongs to it."""
+        found = self._checkpoint
         if found is None or found[1]["loop"] is None or (found[1]["facts"] is None) != (self.facts is None):
             return None
         return found[0], found[1]["loop"]
 
 
-def _senses_to_arrays(senses: Senses) -> Arrays:
-    found = (senses.starts, senses.centres, senses.shares, senses.sharpness, senses.vectors, senses.idf)
+def _senses_to_arrays(senses: SenseInventory) -> Arrays:
+    found = (senses.starts, senses.centres, senses.priors, senses.sharpness, senses.vectors, senses.idf)
     return dict(zip(_SAVED, found, strict=True))
 
 
-def _senses_from_arrays(arrays: Mapping[str, Any], window: int) -> Senses:
-    starts, centres, shares, sharpness, contexts, idf = (np.array(arrays[name]) for name in _SAVED)
-    return Senses(starts, centres, shares, sharpness, contexts, idf, window)
+def _senses_from_arrays(arrays: Mapping[str, Any], window: int) -> SenseInventory:
+    starts, centres, priors, sharpness, contexts, idf = (np.array(arrays[name]) for name in _SAVED)
+    return SenseInventory(starts, centres, priors, sharpness, contexts, idf, window)
 
 
-def restore(recipe: SenseRecipe, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> SenseModel:
+def restore_senses(recipe: SenseRecipe, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> SenseModel:
     """The model of a saved artifact's arrays."""
     phrases, words = saved_phrases(arrays, tokenizer)
     starts = saved_vector(arrays, "senses", np.int64, len(words) + 1)
     counts = np.diff(starts)
-    if starts[0] != 0 or counts.min() < 1 or counts.max() > recipe.senses or np.any(counts[:FIRST_WORD] != 1):
+    if starts[0] != 0 or counts.min() < 1 or counts.max() > recipe.max_senses or np.any(counts[:FIRST_WORD] != 1):
         raise ArtifactError("the array 'senses' is damaged: train the model again.")
     contexts = saved_matrix(arrays, "contexts", len(words))
-    several = int(counts[counts > 1].sum())
+    ambiguous = int(counts[counts > 1].sum())
     saved_vector(arrays, "idf", np.float32, len(words))
-    shares, sharpness = (saved_vector(arrays, name, np.float32, several) for name in ("shares", "sharpness"))
+    priors, sharpness = (saved_vector(arrays, name, np.float32, ambiguous) for name in ("priors", "sharpness"))
     centres = arrays.get("centres")
-    if centres is None or centres.dtype != np.float32 or centres.shape != (several, contexts.shape[1]):
+    if centres is None or centres.dtype != np.float32 or centres.shape != (ambiguous, contexts.shape[1]):
         raise ArtifactError("the array 'centres' is missing or has a wrong shape: train the model again.")
-    if not (np.all(shares > 0) and np.all(np.isfinite(sharpness))):
-        raise ArtifactError("the arrays 'shares' and 'sharpness' are damaged: train the model again.")
-    senses = _senses_from_arrays(arrays, recipe.context)
+    if not (np.all(priors > 0) and np.all(np.isfinite(sharpness))):
+        raise ArtifactError("the arrays 'priors' and 'sharpness' are damaged: train the model again.")
+    senses = _senses_from_arrays(arrays, recipe.window)
     rows = int(starts[-1])
     return SenseModel(
         recipe, tokenizer, layout, saved_matrix(arrays, "vectors", rows), senses=senses, phrases=phrases,

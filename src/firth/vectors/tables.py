@@ -1,4 +1,4 @@
-"""Tables of vectors as kernels want them: flat, each row padded so that it fills lines of cache."""
+"""Embedding tables in the layout of the kernels: flat, with rows padded to cache lines."""
 
 from __future__ import annotations
 
@@ -10,103 +10,102 @@ import numpy.typing as npt
 
 from firth.vectors._tiles import WIDTH
 
-_LINE = 16  # numbers in a line of cache
-_SAMPLE = 500  # rows, at least where there are so many
-_TOGETHER = 1 << 12  # rows that are worked on at once
-_STREAM = 1 << 16  # rows that one stream of random numbers is for
+_LINE = 16  # floats in a cache line
+_SAMPLE = 500  # rows sampled for the mean square
+_CHUNK = 1 << 12  # rows processed at once
+_STREAM = 1 << 16  # rows drawn from one random stream
 Flat = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """Rows of `dimension` numbers; `flat` holds them `stride` apart, with zeros between, and spare rows behind them."""
+class EmbeddingTable:
+    """A float32 (rows, dimension) matrix; `flat` holds the rows `stride` apart, followed by spare rows."""
 
     flat: Flat
     rows: int
     dimension: int
     spare: int = 0
-    pull: float = 1.0
-    """How far learning goes for each place where a row is used, as a multiple of the rate: see `share_of_changes`."""
+    gradient_scale: float = 1.0
+    """Movement of a row towards its optimum for each use, relative to the learning rate: see `merge_weight`."""
 
     @property
     def stride(self) -> int:
-        """How far apart rows begin."""
-        return stride_of(self.dimension)
+        return row_stride(self.dimension)
 
     @property
     def width(self) -> int:
-        """Numbers of a row that are worked on: the dimension, and zeros to a multiple of eight."""
+        """The dimension padded to a multiple of the SIMD width."""
         return -(-self.dimension // WIDTH) * WIDTH
 
     @property
-    def used(self) -> Flat:
-        """All rows but the spare ones."""
+    def weights(self) -> Flat:
+        """All rows but the spare ones, flat."""
         return self.flat[: self.rows * self.stride]
 
-    def packed(self) -> npt.NDArray[np.float32]:
-        """The rows without anything between them, moved together where they lie: the table is of no use any more.
+    def compact(self) -> npt.NDArray[np.float32]:
+        """The (rows, dimension) matrix, moved together in place; invalidates the table.
 
-        >>> from_matrix(np.arange(6, dtype=np.float32).reshape(2, 3)).packed().tolist()
+        >>> table_from_matrix(np.arange(6, dtype=np.float32).reshape(2, 3)).compact().tolist()
         [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
         """
         rows = self.matrix()
         packed = self.flat[: self.rows * self.dimension].reshape(self.rows, self.dimension)
-        for begin in range(0, self.rows, _TOGETHER):  # parts that overlap are copied on the way
-            packed[begin : begin + _TOGETHER] = rows[begin : begin + _TOGETHER]
+        for begin in range(0, self.rows, _CHUNK):
+            packed[begin : begin + _CHUNK] = rows[begin : begin + _CHUNK]
         return packed
 
     def matrix(self) -> npt.NDArray[np.float32]:
-        """The rows without what is between them; a view."""
-        return self.used.reshape(self.rows, self.stride)[:, : self.dimension]
+        """A (rows, dimension) view."""
+        return self.weights.reshape(self.rows, self.stride)[:, : self.dimension]
 
 
-def stride_of(dimension: int) -> int:
+def row_stride(dimension: int) -> int:
     """The distance between rows of that dimension."""
     return -(-dimension // _LINE) * _LINE
 
 
-def empty_flat(rows: int, stride: int) -> Flat:
-    """Room for rows, the first at the start of a line of cache."""
-    room = np.zeros(rows * stride + _LINE, dtype=np.float32)
-    skip = (-room.ctypes.data // 4) % _LINE
-    return room[skip : skip + rows * stride]
+def aligned_zeros(rows: int, stride: int) -> Flat:
+    """A flat array of zeros that begins at a cache line."""
+    buffer = np.zeros(rows * stride + _LINE, dtype=np.float32)
+    skip = (-buffer.ctypes.data // 4) % _LINE
+    return buffer[skip : skip + rows * stride]
 
 
-def zeros(rows: int, dimension: int, spare: int = 0) -> Table:
+def zero_table(rows: int, dimension: int, spare: int = 0) -> EmbeddingTable:
     """A table of zeros; spare rows take memory only when they are used."""
-    return Table(empty_flat(rows + spare, stride_of(dimension)), rows, dimension, spare)
+    return EmbeddingTable(aligned_zeros(rows + spare, row_stride(dimension)), rows, dimension, spare)
 
 
-def from_matrix(matrix: npt.NDArray[np.float32], spare: int = 0) -> Table:
-    """A table of the rows of a matrix."""
-    table = zeros(matrix.shape[0], matrix.shape[1], spare)
+def table_from_matrix(matrix: npt.NDArray[np.float32], spare: int = 0) -> EmbeddingTable:
+    """A table with a copy of a matrix."""
+    table = zero_table(matrix.shape[0], matrix.shape[1], spare)
     table.matrix()[:] = matrix
     return table
 
 
-def mean_square(tables: Sequence[Table]) -> float:
-    """The mean squared length of rows, about: of some rows here and there.
+def mean_square(tables: Sequence[EmbeddingTable]) -> float:
+    """The mean squared norm of a sample of rows.
 
-    >>> mean_square([from_matrix(np.full((3, 4), 2, dtype=np.float32)), zeros(9, 4)])
+    >>> mean_square([table_from_matrix(np.full((3, 4), 2, dtype=np.float32)), zero_table(9, 4)])
     8.0
     """
     parts = [table.matrix()[:: max(1, table.rows // _SAMPLE)] for table in tables]
     return float(np.mean([np.square(part, dtype=np.float64).sum(1).mean() for part in parts]))
 
 
-def random_table(rows: int, dimension: int, seed: int, first: int = 0, spare: int = 0) -> Table:
-    """Rows drawn evenly between -1 and 1 over the dimension; those before `first` are zero.
+def random_table(rows: int, dimension: int, seed: int, first: int = 0, spare: int = 0) -> EmbeddingTable:
+    """Rows uniform in [-1, 1] / dimension; those before `first` are zero.
 
-    That is twice as wide as in the program of 2013: small texts learn a little more (MEN + 0.01 for a million words).
+    The range is twice that of word2vec.c: small corpora gain (MEN + 0.01 for a million words).
 
     >>> random_table(3, 2, seed=1, first=1).matrix().shape
     (3, 2)
     """
-    table = zeros(rows, dimension, spare)
-    for begin in range(0, rows, _TOGETHER):
+    table = zero_table(rows, dimension, spare)
+    for begin in range(0, rows, _CHUNK):
         if begin % _STREAM == 0:
-            stream = np.random.default_rng([seed, begin])
-        part = table.matrix()[begin : begin + _TOGETHER]
-        part[:] = (2 * stream.random(part.shape, dtype=np.float32) - 1) / np.float32(dimension)
+            rng = np.random.default_rng([seed, begin])
+        part = table.matrix()[begin : begin + _CHUNK]
+        part[:] = (2 * rng.random(part.shape, dtype=np.float32) - 1) / np.float32(dimension)
     table.matrix()[:first] = 0
     return table

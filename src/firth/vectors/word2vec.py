@@ -2,260 +2,229 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import namedtuple
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from firth.errors import RecipeError
-from firth.text.layout import Layout
-from firth.tokens.tokenizer import Tokenizer
-from firth.vectors import _softmax_kernels
+from firth.tokens.tokenizer import FIRST_WORD
 from firth.vectors import _word2vec_kernels as kernels
-from firth.vectors._step_kernels import random_start
-from firth.vectors.job import Job, Result
-from firth.vectors.loop import LANES, Plan, Touch, block_size, run_loop
-from firth.vectors.model import VectorModel, restore_vectors
+from firth.vectors._step_kernels import block_seed, fill_noise_pool
+from firth.vectors.job import VectorJob, VectorResult
+from firth.vectors.loop import REPLICAS, BlockPlan, block_size, train_blocks
+from firth.vectors.model import VectorModel
 from firth.vectors.recipe import Word2vecRecipe
-from firth.vectors.sampling import alias_table, huffman_tree, keep_thresholds, noise_shares
-from firth.vectors.subwords import SubwordModel, restore_subwords, subword_rows
-from firth.vectors.tables import Table, random_table, zeros
-from firth.vectors.text import FIRST_WORD, TrainingText
+from firth.vectors.sampling import (
+    HuffmanCodes,
+    alias_table,
+    huffman_tree,
+    keep_thresholds,
+    kept_fraction,
+    noise_distribution,
+)  # fmt: skip
+from firth.vectors.subwords import SubwordModel, ngram_buckets
+from firth.vectors.tables import EmbeddingTable, random_table, zero_table
+from firth.vectors.text import TrainingText
 
-_CALM = 0.5  # tried: from about 1.2 on the loss rises, from 0.7 on it jumps about
-_LONGEST = 1000  # words of a sentence that are looked at together
-_PULLS = {"skipgram": 1.0, "cbow": 0.1}
-"""Of outputs: in a window of skip-gram they learn from each word around, in one of CBOW only once."""
+_MAX_STEP = 0.5  # measured: from about 1.2 on the loss rises, from 0.7 on it fluctuates
+_MAX_SEGMENT = 1000  # words of a sentence trained together
+_GRADIENT_SCALES = {"skipgram": 1.0, "cbow": 0.1}
+"""Of output rows: a skip-gram window updates them for each context word, a CBOW window only once."""
 _POOL = {"exact": 4096, "fast": 0}
-"""Noise words that a block draws from: few rows make exact mode quick; 0 means all words."""
-_MOST_BUCKETS = 2_000_000
-_MOST_SOFTMAX = 50_000  # words over which the exact objective is still worth waiting for
-_RATES = {"skipgram": 0.04, "cbow": 0.05}
+"""Negative samples that a block draws from: few rows make exact mode fast; 0 means all words."""
+_MAX_BUCKETS = 2_000_000
+_MAX_SOFTMAX = 50_000  # vocabulary size up to which full softmax is feasible
+_DEFAULT_LR = {"skipgram": 0.04, "cbow": 0.05}
 _NEGATIVES = ((1_000_000, 15), (5_000_000, 10), (1_000_000_000, 5))
-"""Noise words for texts of up to so many words: small texts need more, beyond the last two will do."""
+"""Maximum words of a text, and its negative samples: small texts need more, above the last two are enough."""
 
 
-def settle(recipe: Word2vecRecipe, words: int) -> Word2vecRecipe:
-    """The recipe with what it leaves to the text filled in.
+def resolve_defaults(recipe: Word2vecRecipe, words: int) -> Word2vecRecipe:
+    """The recipe with negatives and lr resolved for a text of that many words.
 
-    >>> settle(Word2vecRecipe(), 2_000_000).negatives
+    >>> resolve_defaults(Word2vecRecipe(), 2_000_000).negatives
     10
     """
     if recipe.negatives == "auto":
         recipe = replace(recipe, negatives=next((k for most, k in _NEGATIVES if words <= most), 2))
-    if recipe.learning_rate == "auto":
-        recipe = replace(recipe, learning_rate=_RATES[recipe.architecture])
+    if recipe.lr == "auto":
+        recipe = replace(recipe, lr=_DEFAULT_LR[recipe.architecture])
     return recipe
 
 
-def settle_buckets(recipe: Word2vecRecipe, words: Sequence[str]) -> Word2vecRecipe:
-    """The recipe with rows for twice as many character n-grams as the words have, at most two million."""
+def resolve_buckets(recipe: Word2vecRecipe, words: Sequence[str]) -> Word2vecRecipe:
+    """The recipe with buckets for twice the number of distinct character n-grams, at most two million."""
     if recipe.buckets != "auto":
         return recipe
-    if not recipe.subwords:
+    if not recipe.has_subwords:
         return replace(recipe, buckets=0)
-    _, rows = subword_rows(words, recipe.min_n, recipe.max_n, _MOST_BUCKETS)
-    kinds = int(np.unique(rows).size)
-    return replace(recipe, buckets=min(_MOST_BUCKETS, 1000 * (1 + 2 * kinds // 1000)))
+    _, rows = ngram_buckets(words, recipe.min_n, recipe.max_n, _MAX_BUCKETS)
+    distinct = int(np.unique(rows).size)
+    return replace(recipe, buckets=min(_MAX_BUCKETS, 1000 * (1 + 2 * distinct // 1000)))
 
 
-def train_word2vec(recipe: Word2vecRecipe, job: Job) -> Result:
-    """Vectors for the words of a text."""
+def train_word2vec(recipe: Word2vecRecipe, job: VectorJob) -> VectorResult:
+    """Word vectors of a text."""
     text = job.text
-    text.require(max(2, recipe.window))
-    recipe = settle_buckets(settle(recipe, text.total), text.words[FIRST_WORD:])
-    if recipe.loss == "softmax" and len(text.words) > _MOST_SOFTMAX:
+    text.require_words(max(2, recipe.window))
+    recipe = resolve_buckets(resolve_defaults(recipe, text.total), text.words[FIRST_WORD:])
+    if recipe.loss == "softmax" and len(text.words) > _MAX_SOFTMAX:
         raise RecipeError(
-            f"loss=softmax looks at all {len(text.words):,} words for each: set loss=negative, "
-            f"or tokenizer.vocab_size to {_MOST_SOFTMAX} or less."
+            f"loss=softmax computes the scores of all {len(text.words):,} words for each: set loss=negative, "
+            f"or tokenizer.vocab_size to {_MAX_SOFTMAX} or less."
         )
-    blocks = WordBlocks(recipe, text, job.seed, job.start)
-    state = run_loop(blocks, recipe, float(recipe.learning_rate), job)
-    metrics = {"loss": state.losses[-1], "losses": state.losses, "vocabulary": len(text.words) - FIRST_WORD}
-    return Result(blocks.model(recipe, job), round(state.done * blocks.words / blocks.blocks), metrics)
+    trainer = Word2vecTrainer(recipe, text, job.seed, job.start)
+    state = train_blocks(trainer, recipe, float(recipe.lr), job)
+    return state.result(trainer, trainer.model(recipe, job), text)
 
 
-def add_counts(counts: npt.NDArray[np.int64], older: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
-    """How often words occur in a text and in an older one, whose words are the first."""
-    if older is None:
-        return counts
-    total = counts.copy()
-    total[: older.size] += older
-    return total
+def sample_targets(
+    words: npt.NDArray[np.int32], tree: HuffmanCodes | None, negatives: int, alias: npt.NDArray[np.uint32],
+    pool: npt.NDArray[np.int32], log_noise: npt.NDArray[np.float32], state: np.uint64,
+) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    """The bounds of the targets of each word, the targets, their labels, and the offsets of their scores.
+
+    Targets are the nodes of a Huffman tree, or a word and its negative samples from the pool or, if that is empty, the
+    alias table. There are offsets if there is `log_noise`.
+    """
+    target_starts = np.zeros(words.size + 1, dtype=np.int64)
+    size = words.size * (negatives + 1) if tree is None else int(np.sum(np.diff(tree.starts)[words]))
+    targets, labels = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.uint8)
+    offsets = np.empty(size if log_noise.size else 0, dtype=np.float32)
+    if tree is not None:
+        kernels.huffman_targets(words, words.size, *tree, target_starts, targets, labels)
+        return target_starts, targets, labels, offsets
+    used = kernels.draw_negatives(
+        words, words.size, negatives, alias, pool, log_noise, state, target_starts, targets, labels, offsets
+    )
+    return target_starts, targets[:used], labels[:used], offsets
 
 
-@dataclass
-class _Content:
-    """A planned block."""
-
-    words: npt.NDArray[np.int32]
-    bounds: npt.NDArray[np.int64]
-    pieces: int
-    reach: npt.NDArray[np.int32]
-    marks: npt.NDArray[np.int64]
-    targets: npt.NDArray[np.int32]
-    labels: npt.NDArray[np.uint8]
-    shifts: npt.NDArray[np.float32]
-    starts: npt.NDArray[np.int64]
-    """With subwords: where the parts of each word begin in `parts`."""
-    parts: npt.NDArray[np.int32]
+_Word2vecBlock = namedtuple(
+    "_Word2vecBlock",
+    "words starts subwords bounds segments window_sizes target_starts targets labels offsets predicted",
+)  # `starts` are the bounds of each word's `subwords`, `predicted` the centre words of full softmax
 
 
-class WordBlocks:
-    """A text in blocks, to learn the vectors of its words."""
+class Word2vecTrainer:
+    """A `BlockTrainer` of word vectors."""
 
-    calm = _CALM
+    max_step = _MAX_STEP
 
     def __init__(self, recipe: Word2vecRecipe, text: TrainingText, seed: int, start: VectorModel | None = None) -> None:
         assert isinstance(recipe.negatives, int)
         assert isinstance(recipe.buckets, int)
-        self.buckets = recipe.buckets
         self.recipe, self.text, self.seed = recipe, text, seed
-        self.negatives = recipe.negatives
-        self.cuts, self.pieces = text.cut(block_size(recipe.mode, len(text.ids)), _LONGEST)
-        self.blocks = len(self.cuts) - 1
-        self.words = len(text.ids)
-        self.counts = text.counts if start is None else add_counts(text.counts, start.counts)
+        self.negatives, self.buckets = recipe.negatives, recipe.buckets
+        self.blocks, self.segments = text.split_blocks(block_size(recipe.mode, len(text.ids)), _MAX_SEGMENT)
+        self.num_blocks = len(self.blocks) - 1
+        self.num_words = len(text.ids)
+        self.counts = text.counts.copy()
+        if start is not None and start.counts is not None:
+            self.counts[: start.counts.size] += start.counts
         self.keep = keep_thresholds(self.counts, recipe.subsample, recipe.subsample_rule)
-        shares = noise_shares(self.counts, recipe.noise)
-        self.alias = alias_table(shares)
+        noise = noise_distribution(self.counts, recipe.ns_exponent)
+        self.alias = alias_table(noise)
         with np.errstate(divide="ignore"):
-            # Scores begin near 0; with the number of words as normaliser that is the even distribution.
-            self.log_noise = np.log(self.negatives * shares * np.count_nonzero(shares)).astype(np.float32)
+            # Scores are initially near 0; with the vocabulary size as normaliser that is the uniform distribution.
+            self.log_noise = np.log(self.negatives * noise * np.count_nonzero(noise)).astype(np.float32)
         self.tree = huffman_tree(self.counts) if recipe.loss == "hierarchical" else None
-        self.spelling = self._spell()
+        self.subwords = self._subwords()
         self.inputs, self.outputs = self._tables()
-        self.tables: Sequence[Table] = (self.inputs, self.outputs)
+        self.tables: Sequence[EmbeddingTable] = (self.inputs, self.outputs)
         if start is not None:
-            self._go_on_from(start)
+            self._copy_weights(start)
 
-    def _spell(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]] | None:
-        """The rows that each word is made of: its own and those of its character n-grams."""
+    def _subwords(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]] | None:
+        """The bounds and rows of the subwords of each word: its own row and those of its character n-grams."""
         recipe, words = self.recipe, self.text.words
-        if not recipe.subwords:
+        if not recipe.has_subwords:
             return None
         spelt = [*[""] * FIRST_WORD, *words[FIRST_WORD:]]
-        starts, buckets = subword_rows(spelt, recipe.min_n, recipe.max_n, self.buckets)
+        starts, buckets = ngram_buckets(spelt, recipe.min_n, recipe.max_n, self.buckets)
         own = np.arange(len(words), dtype=np.int32)
-        parts = np.insert(buckets + np.int32(len(words)), starts[:-1], own).astype(np.int32)
-        return starts + np.arange(starts.size), parts
+        rows = np.insert(buckets + np.int32(len(words)), starts[:-1], own).astype(np.int32)
+        return starts + np.arange(starts.size), rows
 
-    def _tables(self) -> tuple[Table, Table]:
+    def _tables(self) -> tuple[EmbeddingTable, EmbeddingTable]:
         size, recipe = len(self.text.words), self.recipe
         rows = size + self.buckets
-        longest = int(np.diff(self.pieces[self.cuts]).max())
-        parts = int(np.diff(self.spelling[0]).max()) if self.spelling else 1
-        lanes = LANES if recipe.mode == "exact" else 0
-        inputs = random_table(rows, recipe.dimension, self.seed, FIRST_WORD, lanes * min(rows, longest * parts))
-        outputs = zeros(size, recipe.dimension, lanes * size)
-        return inputs, replace(outputs, pull=_PULLS[recipe.architecture])
+        max_words = int(np.diff(self.segments[self.blocks]).max())
+        max_subwords = int(np.diff(self.subwords[0]).max()) if self.subwords else 1
+        replicas = REPLICAS if recipe.mode == "exact" else 0
+        spare = replicas * min(rows, max_words * max_subwords)
+        inputs = random_table(rows, recipe.dimension, self.seed, FIRST_WORD, spare)
+        outputs = zero_table(size, recipe.dimension, replicas * size)
+        return inputs, replace(outputs, gradient_scale=_GRADIENT_SCALES[recipe.architecture])
 
-    def _go_on_from(self, model: VectorModel) -> None:
-        """Takes over what a model has learnt; new words keep what chance gave them."""
+    def _copy_weights(self, model: VectorModel) -> None:
+        """Copies the weights of a model; new words keep their random initialisation."""
         known, size = len(model.words), len(self.text.words)
         inputs = self.inputs.matrix()
         inputs[:known] = model.own if isinstance(model, SubwordModel) else model.vectors
         if isinstance(model, SubwordModel):
             inputs[size:] = model.ngrams
-        if model.outputs is not None and self.tree is None:  # another tree has other nodes
+        if model.outputs is not None and self.tree is None:  # a new tree has other nodes
             self.outputs.matrix()[:known] = model.outputs
 
     @property
-    def work(self) -> float:
-        """Floating-point operations for a word of text, about: three products of each pair and target."""
+    def flops_per_word(self) -> float:
+        """Approximate floating-point operations for a word of text: three products of each pair and target."""
         pairs = self.recipe.window + 1 if self.recipe.architecture == "skipgram" else 1
         targets = self.tree.nodes.size / len(self.text.words) if self.tree else self.negatives + 1
         targets = len(self.text.words) if self.recipe.loss == "softmax" else targets
-        kept = float((self.text.counts * (self.keep / 2**32)).sum() / max(self.text.total, 1))
-        return 6.0 * kept * pairs * targets * self.recipe.dimension
+        return 6.0 * kept_fraction(self.text.counts, self.keep) * pairs * targets * self.recipe.dimension
 
-    def plan(self, epoch: int, block: int) -> Plan:
-        """The words that are kept, their windows and targets."""
-        begin, end = self.cuts[block], self.cuts[block + 1]
-        ids = np.asarray(self.text.ids[self.pieces[begin] : self.pieces[end]], dtype=np.uint32)
-        words, reach = np.empty(ids.size, dtype=np.int32), np.empty(ids.size, dtype=np.int32)
+    def plan(self, epoch: int, block: int) -> BlockPlan:
+        """The kept words of a block, their windows and targets."""
+        begin, end = self.blocks[block], self.blocks[block + 1]
+        ids = np.asarray(self.text.ids[self.segments[begin] : self.segments[end]], dtype=np.uint32)
+        words, window_sizes = np.empty((2, ids.size), dtype=np.int32)
         bounds = np.empty(end - begin + 1, dtype=np.int64)
         recipe = self.recipe
-        pieces, state = kernels.choose_words(
-            ids, self.pieces, begin, end, self.keep, recipe.window, recipe.shrink,
-            np.uint64(random_start(self.seed, epoch, block)), words, bounds, reach,
+        segments, state = kernels.subsample_words(
+            ids, self.segments, begin, end, self.keep, recipe.window, recipe.dynamic_window,
+            np.uint64(block_seed(self.seed, epoch, block)), words, bounds, window_sizes,
         )  # fmt: skip
-        words = words[: int(bounds[pieces])]
-        targets, labels, shifts, marks = self._targets(words, np.uint64(state))
-        starts, parts = self._parts(words)
-        touches = (Touch(0, parts if recipe.subwords else words), Touch(1, targets))
-        return Plan(touches, _Content(words, bounds, pieces, reach, marks, targets, labels, shifts, starts, parts))
+        words = words[: int(bounds[segments])]
+        targets = self._targets(words, np.uint64(state))
+        starts, subwords = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
+        if self.subwords is not None:
+            starts, subwords = kernels.list_subwords(words, *self.subwords)
+        predicted = words.copy() if recipe.loss == "softmax" else words[:0]  # exact mode overwrites `words`
+        content = _Word2vecBlock(words, starts, subwords, bounds, segments, window_sizes, *targets, predicted)
+        return BlockPlan(((0, subwords if recipe.has_subwords else words), (1, targets[1])), content)
 
     def _targets(self, words: npt.NDArray[np.int32], state: np.uint64) -> tuple[Any, Any, Any, Any]:
-        """The targets of each word, what they should answer, what goes off their products, and where each's begin."""
-        count = words.size
-        marks = np.zeros(count + 1, dtype=np.int64)
         none = np.empty(0, dtype=np.float32)
         if self.recipe.loss == "softmax":  # every word is a target of every other
-            everything = np.arange(len(self.text.words), dtype=np.int32)
-            return everything, words.astype(np.uint32), none, marks
-        if self.tree is not None:
-            room = int(np.sum(np.diff(self.tree.starts)[words]))
-            targets, labels = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.uint8)
-            kernels.follow_paths(words, count, *self.tree, marks, targets, labels)
-            return targets, labels, none, marks
-        room = count * (self.negatives + 1)
-        targets, labels = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.uint8)
-        shifts = np.empty(room if self.recipe.loss == "nce" else 0, dtype=np.float32)
+            vocabulary = np.arange(len(self.text.words), dtype=np.int32)
+            return np.zeros(words.size + 1, dtype=np.int64), vocabulary, np.empty(0, dtype=np.uint8), none
         pool = np.empty(_POOL[self.recipe.mode], dtype=np.int32)
-        state = np.uint64(kernels.draw_pool(self.alias, pool, state))
-        used = kernels.draw_noise(
-            words, count, self.negatives, self.alias, pool, self.log_noise, state, marks, targets, labels, shifts
-        )
-        return targets[:used], labels[:used], shifts, marks
+        if self.tree is None:
+            state = np.uint64(fill_noise_pool(self.alias, pool, state))
+        offsets = self.log_noise if self.recipe.loss == "nce" else none
+        return sample_targets(words, self.tree, self.negatives, self.alias, pool, offsets, state)
 
-    def _parts(self, words: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        if self.spelling is None:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
-        return kernels.list_parts(words, *self.spelling)  # type: ignore[no-any-return]
-
-    def learn(self, plan: Plan, rate: float) -> tuple[float, int]:
-        """Learns from a block."""
+    def train_block(self, plan: BlockPlan, lr: float) -> tuple[float, int]:
         recipe, block = self.recipe, plan.content
-        inputs, outputs, together = self.inputs.flat, self.outputs.flat, recipe.architecture == "cbow"
-        stride, width, step = self.inputs.stride, self.inputs.width, np.float32(rate)
-        if recipe.subwords and recipe.loss == "softmax":
-            loss, examples = _softmax_kernels.learn_subwords_exactly(
-                recipe.window, block.parts, block.starts, block.labels, block.bounds, block.pieces, block.reach,
-                block.targets, inputs, outputs, stride, width, step, together,
-            )  # fmt: skip
-        elif recipe.subwords:
-            loss, examples = kernels.learn_subwords(
-                recipe.window, block.parts, block.starts, block.bounds, block.pieces, block.reach, block.marks,
-                block.targets, block.labels, block.shifts, inputs, outputs, stride, width, step, together,
-            )  # fmt: skip
-        elif recipe.loss == "softmax":
-            loss, examples = _softmax_kernels.learn_exactly(
-                recipe.window, block.words, block.labels, block.bounds, block.pieces, block.reach, block.targets,
-                inputs, outputs, stride, width, step, together,
-            )  # fmt: skip
-        else:
-            loss, examples = kernels.learn_windows(
-                recipe.window, block.words, block.bounds, block.pieces, block.reach, block.marks,
-                block.targets, block.labels, block.shifts, inputs, outputs, stride, width, step, together,
-            )  # fmt: skip
+        words = (block.subwords, block.starts) if recipe.has_subwords else (block.words,)
+        train: Any = kernels.train_subwords if recipe.has_subwords else kernels.train_windows
+        loss, examples = train(
+            recipe.window, *words, *block[3:], self.inputs.flat, self.outputs.flat, self.inputs.stride,
+            self.inputs.width, np.float32(lr), recipe.architecture == "cbow",
+        )  # fmt: skip
         return float(loss), int(examples)
 
-    def model(self, recipe: Word2vecRecipe, job: Job) -> VectorModel:
-        """The model that has been learnt; it takes over the tables."""
-        size = len(self.text.words)
-        rows = self.inputs.packed()
-        rest: dict[str, Any] = {
-            "counts": self.counts, "outputs": self.outputs.packed(), "phrases": job.phrases
-        }  # fmt: skip
-        if recipe.subwords:
+    def model(self, recipe: Word2vecRecipe, job: VectorJob) -> VectorModel:
+        """The trained model; it takes over the memory of the tables."""
+        size, rows = len(self.text.words), self.inputs.compact()
+        others: Any = {"counts": self.counts, "outputs": self.outputs.compact(), "phrases": job.phrases}
+        if recipe.has_subwords:
             own, ngrams = rows[:size], rows[size:]
-            return SubwordModel.of(recipe, job.tokenizer, job.layout, own=own, ngrams=ngrams, **rest)
-        return VectorModel(recipe, job.tokenizer, job.layout, rows, **rest)
-
-
-def restore(recipe: Word2vecRecipe, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> VectorModel:
-    """The model of a saved artifact's arrays."""
-    return (restore_subwords if recipe.subwords else restore_vectors)(recipe, arrays, tokenizer, layout)
+            return SubwordModel.of(recipe, job.tokenizer, job.layout, own=own, ngrams=ngrams, **others)
+        return VectorModel(recipe, job.tokenizer, job.layout, rows, **others)

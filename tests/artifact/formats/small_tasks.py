@@ -10,9 +10,8 @@ import torch
 
 from firth.nets.model import NetModel
 from firth.tasks.examples import Answer, ChoiceExample, Example, SpanExample, TagExample, TextExample
-from firth.tasks.model import TaskModel
 from firth.tasks.recipe import HeadRecipe, TaskName, TaskRecipe
-from firth.tasks.task import make_task
+from firth.tasks.task import TaskModel, make_task
 from tests.artifact.formats.small_transformers import MEMBERS, model_of, small
 
 LABELS = ("bad", "fair", "good")
@@ -51,34 +50,36 @@ EXAMPLES: dict[TaskName, list[Example]] = {
 
 
 def task_recipe(base: NetModel, task: TaskName, **changes: Any) -> TaskRecipe:
-    """A task on a network, with the head that theirs have."""
+    """A task recipe with the head of the classes of transformers."""
     causal = base.recipe.visibility == "causal"
     labels = LABELS if task in ("classify", "pair") else TAGS if task == "tag" else ()
     head = HeadRecipe(pooling="last" if causal else "first", pooler=not causal)
-    return replace(TaskRecipe(task=task, network=base.recipe, head=head, labels=labels, empty=True), **changes)
+    return replace(
+        TaskRecipe(task=task, network=base.recipe, head=head, labels=labels, allow_no_answer=True), **changes
+    )
 
 
 def task_model(name: str, task: TaskName, *, length: int = 48, **changes: Any) -> TaskModel:
-    """A fine-tuned model of that type, whose head has no parameter at 0."""
+    """A task model of a type, whose head has no parameter at 0."""
     recipe = small(MEMBERS[name]())
-    base = model_of(replace(recipe, rows=replace(recipe.rows, length=length)))
-    settled = task_recipe(base, task, **changes)
-    made = make_task(settled, base.network.vocabulary)
+    base = model_of(replace(recipe, sequence=replace(recipe.sequence, length=length)))
+    resolved = task_recipe(base, task, **changes)
+    made = make_task(resolved, base.network.vocabulary)
     generator = torch.Generator().manual_seed(9)
     with torch.no_grad():
         for parameter in made.parameters():
             parameter += 0.5 * torch.randn(parameter.shape, generator=generator)
-    return TaskModel(settled, base, made)
+    return TaskModel(resolved, base, made)
 
 
 def padded(rows: Sequence[Any]) -> dict[str, torch.Tensor]:
-    """Rows as their models want them: one below the other, with padding after them."""
+    """Sequences as a padded batch for transformers."""
     longest = max(row.ids.size for row in rows)
     found = {name: torch.zeros(len(rows), longest, dtype=torch.int64) for name in ("input_ids", "attention_mask")}
     segments = torch.zeros(len(rows), longest, dtype=torch.int64)
     for number, row in enumerate(rows):
         found["input_ids"][number, : row.ids.size] = torch.from_numpy(row.ids)
         found["attention_mask"][number, : row.ids.size] = 1
-        if row.segments is not None:
-            segments[number, : row.ids.size] = torch.from_numpy(row.segments)
-    return found | ({"token_type_ids": segments} if rows[0].segments is not None else {})
+        if row.segment_ids is not None:
+            segments[number, : row.ids.size] = torch.from_numpy(row.segment_ids)
+    return found | ({"token_type_ids": segments} if rows[0].segment_ids is not None else {})

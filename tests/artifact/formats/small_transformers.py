@@ -14,14 +14,15 @@ import pytest
 import torch
 
 from firth.artifact.formats import export_model
-from firth.artifact.formats.huggingface_config import KINDS
-from firth.nets.model import NetModel, make_model
+from firth.artifact.formats.huggingface_config import MODEL_TYPES
+from firth.lm.language_model import UnknownWordModel
+from firth.nets.model import NetModel
 from firth.nets.network import Vocabulary, build_network
 from firth.nets.recipe import NetRecipe
-from firth.objectives.objective import make_objectives
+from firth.nets.restore import make_model
+from firth.objectives.registry import make_objectives
 from firth.recipes.nets import albert, bert, gpt, gpt2, roberta
 from firth.text.corpus import read_corpus
-from firth.tokens.spelling import Spelling
 from firth.tokens.tokenizer import Tokenizer
 from firth.tokens.train import train_tokenizer
 from tests.samples import CHINESE, ENGLISH, small_recipe
@@ -45,13 +46,13 @@ def tokenizer_of(kind: str) -> Tokenizer:
 
 
 def small(recipe: NetRecipe) -> NetRecipe:
-    """A few numbers of everything."""
+    """The recipe with tiny sizes."""
     narrow = 8 if recipe.embedding.width < recipe.encoder.width else 16
     return replace(
         recipe.with_tokenizer(tokenizer_of(recipe.tokenizer.model).recipe),
         embedding=replace(recipe.embedding, width=narrow),
-        encoder=replace(recipe.encoder, layers=2, width=16, heads=2, inner=64),
-        rows=replace(recipe.rows, length=24),
+        encoder=replace(recipe.encoder, layers=2, width=16, heads=2, ffn_width=64),
+        sequence=replace(recipe.sequence, length=24),
     )
 
 
@@ -70,26 +71,26 @@ def model_of(recipe: NetRecipe, seed: int = 1) -> NetModel:
         for name, objective in objectives.items()
         for part, parameter in objective.named_parameters()
     }
-    return make_model(recipe, network, tokenizer, "lines", Spelling.train(["a"]), heads)
+    return make_model(recipe, network, tokenizer, "lines", UnknownWordModel.train(["a"]), heads)
 
 
 def put(model: NetModel, folder: Path) -> Path:
-    """The folder, to which a model has been exported."""
+    """Export a model; returns the folder."""
     export_model(model, "huggingface", folder)
     return folder
 
 
 def language_class(kind: str) -> str:
     """The class of transformers that loads any model of this type with its head for language modelling."""
-    return "AutoModelForCausalLM" if KINDS[kind].causal else "AutoModelForMaskedLM"
+    return "AutoModelForCausalLM" if MODEL_TYPES[kind].is_causal else "AutoModelForMaskedLM"
 
 
 def load_theirs(folder: Path, name: str) -> Any:
     """A model that a class of transformers loads from a folder; nothing of it is missing."""
-    model, told = getattr(transformers, name).from_pretrained(folder, output_loading_info=True, local_files_only=True)
-    missing = {key for key in told["missing_keys"] if "pooler" not in key}
+    model, report = getattr(transformers, name).from_pretrained(folder, output_loading_info=True, local_files_only=True)
+    missing = {key for key in report["missing_keys"] if "pooler" not in key}
     assert not missing
-    assert not told["mismatched_keys"]
+    assert not report["mismatched_keys"]
     return model.eval()
 
 
@@ -105,7 +106,7 @@ def equal(one: NetModel, two: NetModel) -> bool:
 
 
 def foreign(kind: str, folder: Path, tokens: int, **settings: Any) -> Any:
-    """A random model of theirs, saved."""
+    """A random model of transformers, saved."""
     sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16, "vocab_size": tokens}
     if kind in ("bert", "roberta", "albert"):
         sizes |= {"intermediate_size": 40, "max_position_embeddings": 30}
@@ -124,18 +125,18 @@ def foreign(kind: str, folder: Path, tokens: int, **settings: Any) -> Any:
 
 
 def same_scores(other: Any, their_tokenizer: Any, model: NetModel) -> None:
-    """Both libraries read the same text and say the same of every token they both have."""
+    """Compare the logits and probabilities of both libraries for all shared tokens of the same texts."""
     for text in TEXTS:
         ids = model.tokenizer.encode(text).ids
         theirs = their_tokenizer(text, add_special_tokens=False)["input_ids"]
         assert len(ids) == len(theirs) <= 28
-        place = dict(zip(ids, theirs, strict=True))
+        their_ids = dict(zip(ids, theirs, strict=True))
         with torch.no_grad():
             mine, others = model.logits(torch.tensor([ids])), other(torch.tensor([theirs])).logits
-        for new, old in place.items():
+        for new, old in their_ids.items():
             assert torch.allclose(mine[..., new], others[..., old], rtol=0, atol=2e-5)
         mine, others = mine.softmax(-1), others.softmax(-1)
-        for new, old in place.items():
+        for new, old in their_ids.items():
             assert torch.allclose(mine[..., new], others[..., old], rtol=0, atol=1e-6)
 
 
@@ -161,10 +162,10 @@ def their_piece_tokenizer() -> Any:
     )
 
 
-def their_letter_tokenizer() -> Any:
-    """That of GPT with single letters; the last one of a word is another token."""
-    letters = sorted(set("".join(TEXTS).lower()) - {" "})
-    names = ["<unk>", *letters, *(f"{letter}</w>" for letter in letters), "</s>"]
+def their_character_tokenizer() -> Any:
+    """The tokenizer of GPT with single characters; the last one of a word is another token."""
+    characters = sorted(set("".join(TEXTS).lower()) - {" "})
+    names = ["<unk>", *characters, *(f"{character}</w>" for character in characters), "</s>"]
     vocabulary = {token: number for number, token in enumerate(names)}
     return transformers.OpenAIGPTTokenizer(vocab=vocabulary, merges=[], eos_token="</s>")
 
@@ -174,12 +175,12 @@ THEIR_TOKENIZERS: dict[str, Callable[[], Any]] = {
     "roberta": lambda: their_byte_tokenizer("roberta"),
     "albert": their_piece_tokenizer,
     "gpt2": lambda: their_byte_tokenizer("gpt2"),
-    "openai-gpt": their_letter_tokenizer,
+    "openai-gpt": their_character_tokenizer,
 }
 
 
 def their_folder(kind: str, folder: Path, **settings: Any) -> tuple[Any, Any]:
-    """A random model of theirs and its tokenizer, both saved in a folder."""
+    """A random model of transformers and its tokenizer, both saved in a folder."""
     tokenizer = THEIR_TOKENIZERS[kind]()
     model = foreign(kind, folder, len(tokenizer), **settings)
     tokenizer.save_pretrained(folder)

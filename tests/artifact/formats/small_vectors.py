@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firth.artifact.formats.ngrams import words_tokenizer
+from firth.artifact.formats.words import words_tokenizer
 from firth.tokens.recipe import TokenizerRecipe
 from firth.vectors.model import VectorModel
 from firth.vectors.recipe import ImportedRecipe

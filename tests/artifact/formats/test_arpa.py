@@ -1,4 +1,4 @@
-"""ARPA files: what is written, what is read, and that both agree."""
+"""Writing and reading of ARPA files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firth.artifact.formats import _arpa_reading_kernels, _arpa_writing_kernels, arpa_source, arpa_writing
+from firth.artifact.formats import _arpa_kernels, _text_kernels, arpa, input_file
 from firth.artifact.formats.arpa import Arpa, read_arpa, write_arpa
 from firth.counts.counting import count_sentences
-from firth.counts.links import find_links
-from firth.counts.trie import Trie
+from firth.counts.trie import Trie, find_links
 from firth.errors import ArtifactError, OutputError
 from tests.artifact.formats.small_arpa import SMALL, SPECIALS, write
 
@@ -30,7 +29,7 @@ NAMES = [*SPECIALS, "the", "cat", "猫", "sat"]
 def random_model(
     order: int = 3, seed: int = 0, sentences: Sequence[Sequence[int]] = SENTENCES
 ) -> tuple[Trie, Any, Any]:
-    trie = count_sentences(sentences, vocabulary=len(NAMES), order=order)
+    trie = count_sentences(sentences, vocab_size=len(NAMES), order=order)
     rng = np.random.default_rng(seed)
     logp = -rng.exponential(3, size=trie.words.size).astype(np.float32)
     logp[[0, 2, 4]] = -np.inf
@@ -51,7 +50,7 @@ def assert_same(one: Arpa, trie: Trie, logp: Any, bow: Any) -> None:
 
 
 def test_writes_a_model_line_by_line(tmp_path: Path) -> None:
-    trie = count_sentences([[5, 5]], vocabulary=6, order=2)  # <s> a, a a, a </s>
+    trie = count_sentences([[5, 5]], vocab_size=6, order=2)  # <s> a, a a, a </s>
     ten = np.log(10)
     logp = np.array([-np.inf, -3, -np.inf, -0.5, -np.inf, -1e-7, -0.25, -np.inf, -2 / 3]) * ten
     bow = np.array([0, 0, -np.inf, 0, 0, 0.125]) * ten
@@ -63,10 +62,10 @@ def test_writes_a_model_line_by_line(tmp_path: Path) -> None:
     )
 
 
-def put_number(value: float) -> str:
+def write_number(value: float) -> str:
     out = np.zeros(40, dtype=np.uint8)
-    end = _arpa_writing_kernels.put_number(out, 0, value)
-    assert end <= _arpa_writing_kernels._NUMBER_ROOM
+    end = _arpa_kernels.write_number(out, 0, value)
+    assert end <= _arpa_kernels.MAX_NUMBER_BYTES
     return bytes(out[:end]).decode()
 
 
@@ -74,34 +73,34 @@ def put_number(value: float) -> str:
     "value", [0.0, -99.0, -1.0, -9.99999999999, -0.1, 0.30103, -0.0001, -123.456, 1e-5, -5e-324, 99.5]
 )
 def test_numbers_are_written_like_c_does(value: float) -> None:
-    assert put_number(value) == (f"{value:.9g}" if abs(value) > 1e-290 else "-0" if value < 0 else "0")
+    assert write_number(value) == (f"{value:.9g}" if abs(value) > 1e-290 else "-0" if value < 0 else "0")
 
 
 @given(st.floats(-400, 400))
 def test_numbers_are_written_with_nine_digits(value: float) -> None:
-    found = float(put_number(value))
+    found = float(write_number(value))
     assert abs(found - value) <= 5.001e-9 * abs(value) or abs(value) < 1e-290
 
 
 @given(st.floats(width=32, min_value=-200, max_value=0))
-def test_digits_tell_float32_numbers_apart(value: float) -> None:
-    written = float(put_number(value / np.log(10)))
+def test_digits_distinguish_float32_numbers(value: float) -> None:
+    written = float(write_number(value / np.log(10)))
     assert np.float32(written * np.log(10)) == np.float32(value) or abs(value) < 1e-290
 
 
-def get_number(text: str) -> float:
-    return float(_arpa_reading_kernels.get_number(np.frombuffer(text.encode(), dtype=np.uint8), 0, len(text.encode())))
+def parse_number(text: str) -> float:
+    return float(_text_kernels.parse_number(np.frombuffer(text.encode(), dtype=np.uint8), 0, len(text.encode())))
 
 
 @given(st.floats(-1e300, 1e300))
 def test_numbers_are_read_as_python_reads_them(value: float) -> None:
     for text in (repr(value), f"{value:.7f}", f"{value:.4e}"):
-        assert get_number(text) == pytest.approx(float(text), rel=1e-15, abs=0)
+        assert parse_number(text) == pytest.approx(float(text), rel=1e-15, abs=0)
 
 
 @pytest.mark.parametrize("text", ["-1.", "+.5", "-0", "00012.5", "1e-400", "-1E+2", "9" * 400, "0." + "0" * 400 + "7"])
-def test_odd_numbers_are_read(text: str) -> None:
-    assert get_number(text) == pytest.approx(float(text), rel=1e-15)
+def test_unusual_numbers_are_read(text: str) -> None:
+    assert parse_number(text) == pytest.approx(float(text), rel=1e-15)
 
 
 NO_NUMBERS = [
@@ -125,25 +124,25 @@ NO_NUMBERS = [
 
 
 @pytest.mark.parametrize("text", NO_NUMBERS)
-def test_what_is_no_number_is_none(text: str) -> None:
-    assert np.isnan(get_number(text))
-    assert get_number("-inf") == get_number("-INF") == -np.inf
+def test_other_text_is_no_number(text: str) -> None:
+    assert np.isnan(parse_number(text))
+    assert parse_number("-inf") == parse_number("-INF") == -np.inf
 
 
-def test_packed_files_hold_the_same(tmp_path: Path) -> None:
+def test_gzip_files_hold_the_same(tmp_path: Path) -> None:
     trie, logp, bow = random_model()
     write_arpa(tmp_path / "m.arpa", trie, logp, bow, NAMES)
     write_arpa(tmp_path / "m.arpa.gz", trie, logp, bow, NAMES)
-    packed = (tmp_path / "m.arpa.gz").read_bytes()
+    compressed = (tmp_path / "m.arpa.gz").read_bytes()
     plain = (tmp_path / "m.arpa").read_bytes()
-    assert gzip.decompress(packed) == plain
-    assert struct.unpack("<I", packed[-4:]) == (len(plain),)
+    assert gzip.decompress(compressed) == plain
+    assert struct.unpack("<I", compressed[-4:]) == (len(plain),)
     write_arpa(tmp_path / "again.arpa.gz", trie, logp, bow, NAMES)
-    assert (tmp_path / "again.arpa.gz").read_bytes() == packed
+    assert (tmp_path / "again.arpa.gz").read_bytes() == compressed
     assert_same(read_arpa(tmp_path / "m.arpa.gz"), trie, logp, bow)
 
 
-def test_spaces_become_marks_and_other_white_space_is_refused(tmp_path: Path) -> None:
+def test_spaces_become_symbols_and_other_white_space_is_refused(tmp_path: Path) -> None:
     trie, logp, bow = random_model()
     names = [*SPECIALS, "a", " ", "new york", "b"]
     write_arpa(tmp_path / "m.arpa", trie, logp, bow, names)
@@ -152,7 +151,7 @@ def test_spaces_become_marks_and_other_white_space_is_refused(tmp_path: Path) ->
         with pytest.raises(OutputError, match=re.escape(repr(bad))):
             write_arpa(tmp_path / "bad.arpa", trie, logp, bow, [*SPECIALS, "a", "b", "c", bad])
     for twice in (["a", "▁", " ", "b"], ["a", "b", "<s>", "c"], ["<UNK>", "a", "b", "c"]):
-        with pytest.raises(OutputError, match="both be spelt"):
+        with pytest.raises(OutputError, match="both be written"):
             write_arpa(tmp_path / "bad.arpa", trie, logp, bow, [*SPECIALS, *twice])
     assert not (tmp_path / "bad.arpa").exists()
 
@@ -164,10 +163,10 @@ def test_special_tokens_have_the_names_of_the_format(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 0.1])
-def test_what_is_no_probability_is_not_written(tmp_path: Path, bad: float) -> None:
+def test_invalid_log_probabilities_are_not_written(tmp_path: Path, bad: float) -> None:
     trie, logp, bow = random_model()
     logp[7] = bad
-    with pytest.raises(OutputError, match="no logarithm of a probability"):
+    with pytest.raises(OutputError, match="invalid log-probabilities"):
         write_arpa(tmp_path / "m.arpa", trie, logp, bow, NAMES)
     assert not list(tmp_path.iterdir())
 
@@ -204,15 +203,15 @@ def test_many_blocks_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     rng = np.random.default_rng(3)
     trie, logp, bow = random_model(4, 1, rng.integers(5, 9, size=(30, 9)).tolist())
     write_arpa(tmp_path / "one.arpa", trie, logp, bow, NAMES)
-    monkeypatch.setattr(arpa_writing, "_BLOCK", 3)
-    monkeypatch.setattr(arpa_source, "_BLOCK", 37)
+    monkeypatch.setattr(arpa, "_BLOCK", 3)
+    monkeypatch.setattr(input_file, "_BLOCK", 37)
     write_arpa(tmp_path / "many.arpa", trie, logp, bow, NAMES)
     assert (tmp_path / "many.arpa").read_bytes() == (tmp_path / "one.arpa").read_bytes()
     assert_same(read_arpa(tmp_path / "many.arpa"), trie, logp, bow)
     lines = (tmp_path / "one.arpa").read_text().split("\n")
-    place = lines.index("\\3-grams:") + 20
-    lines[place] = "?" + lines[place]
-    with pytest.raises(ArtifactError, match=f"line {place + 1}:"):
+    index = lines.index("\\3-grams:") + 20
+    lines[index] = "?" + lines[index]
+    with pytest.raises(ArtifactError, match=f"line {index + 1}:"):
         read_arpa(write(tmp_path, "\n".join(lines)))
 
 
@@ -224,7 +223,7 @@ def test_reads_a_small_file(tmp_path: Path) -> None:
     trie = found.trie
     assert found.vocabulary == [*SPECIALS, "a", "b"]
     assert found.sizes == [5, 4, 1]
-    assert [trie.gram(node) for node in range(7, 12)] == [[2, 5], [5, 3], [5, 6], [6, 3], [2, 5, 6]]
+    assert [trie.ngram(node) for node in range(7, 12)] == [[2, 5], [5, 3], [5, 6], [6, 3], [2, 5, 6]]
     log10 = found.logp / np.log(10)
     assert log10[:7] == pytest.approx([-np.inf, -0.69897, -np.inf, -0.60206, -np.inf, -0.60206, -0.522879])
     assert log10[7:] == pytest.approx([-0.1249387, -0.7781513, -0.30103, -0.2, -0.2])
@@ -261,10 +260,10 @@ def test_the_order_of_lines_makes_no_difference(tmp_path: Path) -> None:
     write_arpa(tmp_path / "m.arpa", trie, logp, bow, NAMES)
     head, *sections = (tmp_path / "m.arpa").read_text().split("\n\n")
     rng = random.Random(0)
-    for place, section in enumerate(sections[1:-1], 1):
+    for index, section in enumerate(sections[1:-1], 1):
         title, *lines = section.split("\n")
         rng.shuffle(lines)
-        sections[place] = "\n".join([title, *lines])
+        sections[index] = "\n".join([title, *lines])
     assert_same(read_arpa(write(tmp_path, "\n\n".join([head, *sections]))), trie, logp, bow)
 
 
@@ -277,7 +276,7 @@ def test_without_unknown_words_the_vocabulary_is_closed(tmp_path: Path) -> None:
         read_arpa(write(tmp_path, text.replace("b </s>", "b <unk>")))
 
 
-def test_unknown_words_have_two_spellings(tmp_path: Path) -> None:
+def test_the_unknown_word_has_two_names(tmp_path: Path) -> None:
     for unigram, bigram in (("<unk>", "<UNK>"), ("<UNK>", "<unk>")):
         text = SMALL.replace("<unk>", unigram).replace("b </s>", f"b {bigram}")
         trie = read_arpa(write(tmp_path, text)).trie

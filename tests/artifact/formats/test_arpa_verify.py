@@ -1,4 +1,4 @@
-"""Whether the probabilities of an ARPA file sum to one, by hand-worked files."""
+"""Sums of probabilities in ARPA files that were worked out by hand."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_reports_on_a_proper_model(tmp_path: Path) -> None:
         ("-99\t<s>", "-99\t<s>\t0.5", "after '<s>' sum to 3.16"),
     ],
 )
-def test_tells_an_improper_model(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_an_improper_model_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
     text = proper_file(tmp_path).read_text()
     assert text.count(old) == 1
     with pytest.raises(ArtifactError, match=re.escape(message)):

@@ -1,4 +1,4 @@
-"""fastText's .bin files: what is in them, what is wrong in them, and that they come back the same."""
+"""Reading and writing of fastText's .bin files."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from firth.artifact.formats import export_model, import_model
 from firth.artifact.formats.fasttext import (
     FasttextArgs,
     FasttextFile,
-    file_of,
-    model_of,
     read_fasttext,
+    vector_model,
+    vectors_file,
     write_fasttext,
 )
 from firth.artifact.models import load
@@ -42,8 +42,8 @@ def small(**changes: Any) -> FasttextFile:
         args=args,
         words=["the", "</s>", "我们"],
         counts=np.array([5, 4, 3]),
-        own=numbers(3, 2),
-        ngrams=numbers(4, 2),
+        word_input=numbers(3, 2),
+        ngram_input=numbers(4, 2),
         output=numbers(3, 2),
         labels=[],
         label_counts=np.empty(0, dtype=np.int64),
@@ -72,16 +72,15 @@ def test_layout_by_hand(tmp_path: Path) -> None:
     wanted += struct.pack("<iiiqq", 3, 3, 0, 12, -1)
     for word, count in [("the", 5), ("</s>", 4), ("我们", 3)]:
         wanted += word.encode() + b"\0" + struct.pack("<qb", count, 0)
-    wanted += b"\0" + struct.pack("<qq", 7, 2) + content.own.tobytes() + content.ngrams.tobytes()
+    wanted += b"\0" + struct.pack("<qq", 7, 2) + content.word_input.tobytes() + content.ngram_input.tobytes()
     wanted += b"\0" + struct.pack("<qq", 3, 2) + content.output.tobytes()
     assert data_of(content, tmp_path) == wanted
 
 
 @pytest.mark.parametrize("make", [small, classifier])
 @pytest.mark.parametrize("name", ["m.bin", "m.bin.gz"])
-def test_files_come_back_the_same(make: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("firth.artifact.formats.vector_source._BLOCK", 30)
-    monkeypatch.setattr("firth.artifact.formats.fasttext_reading._BLOCK", 30)
+def test_a_round_trip_of_files(make: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("firth.artifact.formats.input_file._BLOCK", 30)
     content = make()
     write_fasttext(tmp_path / name, content)
     back = read_fasttext(tmp_path / name)
@@ -91,12 +90,12 @@ def test_files_come_back_the_same(make: Any, name: str, tmp_path: Path, monkeypa
         content.labels,
         content.tokens,
     )
-    for field in ("counts", "label_counts", "own", "ngrams", "output"):
+    for field in ("counts", "label_counts", "word_input", "ngram_input", "output"):
         assert np.array_equal(getattr(back, field), getattr(content, field)), field
 
 
 @pytest.mark.parametrize("name", ["m.bin", "m.bin.gz"])
-def test_a_model_of_ngrams_comes_back_the_same(name: str, tmp_path: Path) -> None:
+def test_a_round_trip_of_a_subword_model(name: str, tmp_path: Path) -> None:
     model = subword_model()
     report = export_model(model, "fasttext", tmp_path / name)
     assert (report["vocabulary"], report["dimension"], report["ngrams"]) == (len(WORDS), 4, 50)
@@ -110,26 +109,26 @@ def test_a_model_of_ngrams_comes_back_the_same(name: str, tmp_path: Path) -> Non
     assert np.array_equal(back.vector("unseen"), model.vector("unseen"))
 
 
-def test_models_without_ngrams_and_counts_leave_too(tmp_path: Path) -> None:
+def test_models_without_ngrams_and_counts_are_exported(tmp_path: Path) -> None:
     model = plain_model()
     export_model(model, "fasttext", tmp_path / "m.bin")
     content = read_fasttext(tmp_path / "m.bin")
-    assert (content.args.max_n, content.args.buckets, len(content.ngrams)) == (0, 0, 0)
-    assert np.array_equal(content.own, model.vectors[len(SPECIALS) :])
+    assert (content.args.max_n, content.args.buckets, len(content.ngram_input)) == (0, 0, 0)
+    assert np.array_equal(content.word_input, model.vectors[len(SPECIALS) :])
     assert content.counts.tolist() == [1] * len(WORDS)
     assert not content.output.any()
-    back = model_of(tmp_path, content)
+    back = vector_model(tmp_path, content)
     assert not isinstance(back, SubwordModel)
     assert np.array_equal(back.vectors, model.vectors)
 
 
 @pytest.mark.parametrize(("loss", "kept"), [("negative", True), ("softmax", True), ("hierarchical", False)])
-def test_a_file_tells_how_a_model_was_trained(loss: Any, kept: bool) -> None:
+def test_a_file_has_the_training_arguments(loss: Any, kept: bool) -> None:
     model = subword_model()
     model.recipe = Word2vecRecipe(
         tokenizer=model.tokenizer.recipe, architecture="cbow", loss=loss, window=3, min_n=2, max_n=4, epochs=9
     )
-    content = file_of(model)
+    content = vectors_file(model)
     assert (content.args.model, content.args.window, content.args.epochs) == ("cbow", 3, 9)
     assert (content.args.negatives, content.args.min_n, content.args.max_n) == (5, 2, 4)
     assert (content.args.loss == loss) == kept
@@ -143,51 +142,51 @@ def test_special_tokens_are_left_out(tmp_path: Path) -> None:
     model = load(tmp_path / "m")
     assert model.words == [*SPECIALS, "the", "我们"]
     assert model.counts.tolist() == [0, 0, 0, 0, 0, 5, 3]
-    assert np.array_equal(model.own[5:], small().own[[0, 2]])
+    assert np.array_equal(model.own[5:], small().word_input[[0, 2]])
     assert np.array_equal(model.outputs[5:], small().output[[0, 2]])
     hierarchical = replace(small(), args=replace(small().args, loss="hierarchical"))
-    assert model_of(tmp_path, hierarchical).outputs is None
-    only = small(words=["</s>"], counts=np.array([1]), own=numbers(1, 2), output=numbers(1, 2))
-    with pytest.raises(ArtifactError, match="no words beside special tokens"):
-        model_of(tmp_path, only)
+    assert vector_model(tmp_path, hierarchical).outputs is None
+    only = small(words=["</s>"], counts=np.array([1]), word_input=numbers(1, 2), output=numbers(1, 2))
+    with pytest.raises(ArtifactError, match="no words besides special tokens"):
+        vector_model(tmp_path, only)
 
 
 HEAD = struct.calcsize("<ii12id")
 
 
 @pytest.mark.parametrize(
-    ("place", "layout", "value", "message"),
+    ("offset", "layout", "value", "message"),
     [
         (0, "<i", 1, "byte 0: this is no fastText .bin file"),
-        (4, "<i", 13, "version 13 of the format is not known"),
-        (8, "<i", 0, "Firth reads vectors of 1 to 10000 numbers, not 0"),
-        (8, "<i", 2**31 - 1, "Firth reads vectors of 1 to 10000 numbers"),
+        (4, "<i", 13, "version 13 of the format is unknown"),
+        (8, "<i", 0, "Firth reads 1 to 10000 dimensions, not 0"),
+        (8, "<i", 2**31 - 1, "Firth reads 1 to 10000 dimensions"),
         (8, "<i", 3, "the input matrix is 7 x 2 where it should be 7 x 3"),
         (32, "<i", 9, "there is no loss 9"),
         (36, "<i", 0, "no model 0"),
-        (40, "<i", -1, "n-grams of 2 to 2 characters in -1 buckets cannot be"),
-        (40, "<i", 0, "n-grams of 2 to 2 characters in 0 buckets cannot be"),
+        (40, "<i", -1, "n-grams of 2 to 2 characters in -1 buckets are impossible"),
+        (40, "<i", 0, "n-grams of 2 to 2 characters in 0 buckets are impossible"),
         (40, "<i", 2**31 - 1, "the input matrix is 7 x 2 where it should be 2147483650 x 2"),
         (48, "<i", 1000, "n-grams of 2 to 1000 characters"),
-        (HEAD, "<i", 4, "4 entries, 3 words, 0 labels and 12 tokens do not fit together"),
-        (HEAD, "<iii", (2**31 - 1, 2**31 - 1, 0), "it promises 2147483647 entries of the dictionary, more than"),
-        (HEAD, "<iii", (3, 2, 1), "entry 3 of the dictionary, '我们', is damaged"),
-        (HEAD, "<iii", (0, 0, 0), "do not fit together"),
+        (HEAD, "<i", 4, "4 entries, 3 words, 0 labels and 12 tokens are inconsistent"),
+        (HEAD, "<iii", (2**31 - 1, 2**31 - 1, 0), "it declares 2147483647 dictionary entries, more than"),
+        (HEAD, "<iii", (3, 2, 1), "dictionary entry 3, '我们', is damaged"),
+        (HEAD, "<iii", (0, 0, 0), "are inconsistent"),
         (HEAD + 20, "<q", 5, "this is a quantised model (.ftz)"),
-        (HEAD + 28, "<c", b"\0", "entry 1 of the dictionary, '', is damaged"),
-        (HEAD + 28, "<c", b"\xff", "the word '\ufffdhe' is not in UTF-8"),
+        (HEAD + 28, "<c", b"\0", "dictionary entry 1, '', is damaged"),
+        (HEAD + 28, "<c", b"\xff", "the word '\ufffdhe' is not UTF-8"),
         (HEAD + 28, "<3s", b"<s>", None),
-        (HEAD + 32, "<q", -5, "entry 1 of the dictionary, 'the', is damaged"),
+        (HEAD + 32, "<q", -5, "dictionary entry 1, 'the', is damaged"),
         (-41, "<c", b"\1", "this is a quantised model (.ftz)"),
         (-40, "<c", b"\2", "the output matrix is 2 x 2 where it should be 3 x 2"),
-        (-4, "<f", np.nan, "the matrix that ends here holds what is no finite number"),
+        (-4, "<f", np.nan, "the matrix that ends here holds NaN or infinity"),
     ],
 )
-def test_tells_what_is_wrong_and_where(
-    place: int, layout: str, value: Any, message: str | None, tmp_path: Path
+def test_the_error_names_fault_and_byte(
+    offset: int, layout: str, value: Any, message: str | None, tmp_path: Path
 ) -> None:
     data = bytearray(data_of(small(), tmp_path))
-    struct.pack_into(layout, data, place % len(data), *(value if isinstance(value, tuple) else (value,)))
+    struct.pack_into(layout, data, offset % len(data), *(value if isinstance(value, tuple) else (value,)))
     path = write(tmp_path, bytes(data), "m.bin")
     if message is None:
         assert read_fasttext(path).words[0] == "<s>"
@@ -207,11 +206,11 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="other bytes follow"):
         read_fasttext(write(tmp_path, data + b"\0", "more.bin"))
     twice = data_of(small(words=["the", "</s>", "the"]), tmp_path)
-    with pytest.raises(ArtifactError, match="stands in the dictionary twice"):
+    with pytest.raises(ArtifactError, match="is in the dictionary twice"):
         read_fasttext(write(tmp_path, twice, "twice.bin"))
 
 
-def test_promises_take_no_memory(tmp_path: Path) -> None:
+def test_declared_sizes_take_no_memory(tmp_path: Path) -> None:
     content = small(args=replace(small().args, buckets=100_000_000))
     data = data_of(content, tmp_path)
     shape = struct.pack("<qq", 7, 2)
@@ -238,17 +237,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
 def test_damage_is_refused_or_harmless(files: tuple[Path, list[bytes]], data: st.DataObject) -> None:
     content = bytearray(data.draw(st.sampled_from(files[1])))
     for _ in range(data.draw(st.integers(1, 3))):
-        place = data.draw(st.integers(0, len(content) - 1))
+        offset = data.draw(st.integers(0, len(content) - 1))
         length = data.draw(st.integers(0, 8))
-        content[place : place + length] = data.draw(st.binary(min_size=length, max_size=length))
+        content[offset : offset + length] = data.draw(st.binary(min_size=length, max_size=length))
     path = write(files[0], bytes(content), "damaged")
     try:
         found = read_fasttext(path)
     except FirthError:
         return
-    assert len(found.words) == len(found.own) == len(found.counts)
-    assert np.isfinite(found.own).all()
-    assert found.ngrams.shape == (found.args.buckets, found.args.dimension)
+    assert len(found.words) == len(found.word_input) == len(found.counts)
+    assert np.isfinite(found.word_input).all()
+    assert found.ngram_input.shape == (found.args.buckets, found.args.dimension)
 
 
 def test_old_classifiers_have_no_ngrams(tmp_path: Path) -> None:
@@ -259,13 +258,13 @@ def test_old_classifiers_have_no_ngrams(tmp_path: Path) -> None:
     assert read_fasttext(write(tmp_path, bytes(data), "old.bin")).args.max_n == 0
 
 
-def test_what_cannot_be_brought_in_or_taken_out(tmp_path: Path) -> None:
+def test_models_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(AbilityError, match=r"name the file \.bin"):
         export_model(plain_model(), "fasttext", tmp_path / "m.ftz")
     with pytest.raises(OutputError, match="fastText cannot hold the word"):
         write_fasttext(tmp_path / "x.bin", small(words=["a\0b", "b", "c"]))
-    with pytest.raises(OutputError, match="no finite number"):
-        write_fasttext(tmp_path / "x.bin", small(own=numbers(3, 2) * np.nan))
+    with pytest.raises(OutputError, match="NaN or infinity"):
+        write_fasttext(tmp_path / "x.bin", small(word_input=numbers(3, 2) * np.nan))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""Models leave in the formats of other programs and come back the same."""
+"""Round trips through the formats of other programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from firth.artifact.folder import open_artifact
 from firth.artifact.formats import FORMATS, export_model, import_model
 from firth.artifact.formats.arpa import read_arpa, verify_arpa
 from firth.artifact.models import load
-from firth.cli.formats import export_, import_
+from firth.cli.artifacts import export_, import_
 from firth.counts.ngram import NgramModel, NgramRecipe
 from firth.counts.train import train_on_sentences
 from firth.errors import AbilityError, OutputError
@@ -35,11 +35,11 @@ def make(**settings: Any) -> NgramModel:
     return train_on_sentences(TEXT, NgramRecipe(**settings))
 
 
-def log_tokens(model: NgramModel) -> Any:
-    return model.log_tokens(model.stream(TESTS)[0])
+def token_logprobs(model: NgramModel) -> Any:
+    return model.token_logprobs(model.stream(TESTS)[0])
 
 
-def bring_back(model: NgramModel, folder: Path) -> NgramModel:
+def round_trip(model: NgramModel, folder: Path) -> NgramModel:
     export_model(model, "arpa", folder / "m.arpa.gz")
     import_model("arpa", folder / "m.arpa.gz", folder / "back")
     back = load(folder / "back")
@@ -61,17 +61,17 @@ def bring_back(model: NgramModel, folder: Path) -> NgramModel:
     ],
     ids=str,
 )
-def test_a_model_comes_back_the_same(settings: dict[str, Any], order: int, tmp_path: Path) -> None:
+def test_a_round_trip(settings: dict[str, Any], order: int, tmp_path: Path) -> None:
     model = make(order=order, **settings)
-    back = bring_back(model, tmp_path)
+    back = round_trip(model, tmp_path)
     assert back.tokenizer.vocabulary == model.tokenizer.vocabulary
-    assert np.allclose(log_tokens(back), log_tokens(model), rtol=1e-6, atol=1e-6)
+    assert np.allclose(token_logprobs(back), token_logprobs(model), rtol=1e-6, atol=1e-6)
     assert verify_arpa(tmp_path / "m.arpa.gz")["largest_deviation"] < 2e-6
 
 
-def test_an_imported_model_says_where_it_came_from(tmp_path: Path) -> None:
+def test_an_imported_model_records_its_source(tmp_path: Path) -> None:
     model = make(order=2)
-    back = bring_back(model, tmp_path)
+    back = round_trip(model, tmp_path)
     assert (back.recipe.smoothing, back.recipe.order, back.recipe.vocabulary) == ("imported", 2, "open")
     manifest = open_artifact(tmp_path / "back").manifest
     assert manifest.name == "imported"
@@ -79,22 +79,22 @@ def test_an_imported_model_says_where_it_came_from(tmp_path: Path) -> None:
     assert manifest.metrics["ngrams"] == read_arpa(tmp_path / "m.arpa.gz").sizes
     assert back.generate(count=2, seed=1) == back.generate(count=2, seed=1)
     assert back.next("he read")[0][0] == model.next("he read")[0][0]
-    closed = bring_back(make(order=2, vocabulary="closed"), tmp_path / "closed")
+    closed = round_trip(make(order=2, vocabulary="closed"), tmp_path / "closed")
     assert closed.recipe.vocabulary == "closed"
     assert closed.score(["zebra"])[0].logprob == -np.inf
 
 
-def test_words_of_a_file_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_words_of_a_file_are_not_normalised(tmp_path: Path) -> None:
     text = ["e\u0301te\u0301 U.S.A. 我们喜欢语言 don't,stop", "été été <b> U.S.A."]
     recipe = TokenizerRecipe(model="words", split="space", normalise="none", segmenter="space")
     model = train_on_sentences(text, NgramRecipe(order=2, tokenizer=recipe))
-    back = bring_back(model, tmp_path)
+    back = round_trip(model, tmp_path)
     assert back.tokenizer.tokenize(text[0]) == text[0].split()
     assert [score.logprob for score in back.score(text)] == pytest.approx([s.logprob for s in model.score(text)])
 
 
 @pytest.mark.parametrize("kind", ["chars", "wordpiece", "byte-bpe"])
-def test_other_tokens_leave_too(kind: Any, tmp_path: Path) -> None:
+def test_models_of_other_tokenizers_are_exported(kind: Any, tmp_path: Path) -> None:
     recipe = TokenizerRecipe(model=kind, vocab_size=None if kind == "chars" else 300)
     model = train_on_sentences(TEXT, NgramRecipe(order=3, tokenizer=recipe))
     export_model(model, "arpa", tmp_path / "m.arpa")
@@ -102,18 +102,19 @@ def test_other_tokens_leave_too(kind: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"smoothing": "additive"}, {"smoothing": "good-turing", "equal": True}, {"smoothing": "church-gale"}]
+    "settings",
+    [{"smoothing": "additive"}, {"smoothing": "good-turing", "uniform_backoff": True}, {"smoothing": "church-gale"}],
 )
 def test_models_that_do_not_back_off_are_refused(settings: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(AbilityError, match="ARPA cannot hold this"):
         export_model(make(order=2, **settings), "arpa", tmp_path / "m.arpa")
     assert not list(tmp_path.iterdir())
     if settings["smoothing"] != "church-gale":
-        bring_back(make(order=1, **settings), tmp_path)
+        round_trip(make(order=1, **settings), tmp_path)
 
 
-def test_what_is_no_model_of_words_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(AbilityError, match="n-gram models and nothing else"):
+def test_other_models_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(AbilityError, match="n-gram models only"):
         export_model(make(order=2).tokenizer, "arpa", tmp_path / "m.arpa")
     with pytest.raises(AbilityError, match="did you mean 'arpa'"):
         import_model("apra", tmp_path / "m.arpa", tmp_path / "back")

@@ -1,4 +1,4 @@
-"""Models of the transformers library come in, compute the same and leave again."""
+"""Imported models of the transformers library compute the same, also after another export."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from safetensors.torch import load_file, save_file
 from tokenizers import models, normalizers, pre_tokenizers
 
 from firth.artifact.formats import import_model
-from firth.artifact.formats.huggingface import read_model, read_parts
-from firth.artifact.formats.huggingface_config import KINDS
-from firth.artifact.formats.huggingface_tokens import import_tokenizer
-from firth.artifact.formats.huggingface_weights import ABSENT
+from firth.artifact.formats.huggingface import read_huggingface, read_model
+from firth.artifact.formats.huggingface_config import MODEL_TYPES
+from firth.artifact.formats.huggingface_tokenizer import import_tokenizer
+from firth.artifact.formats.huggingface_weights import ABSENT_BIAS
 from firth.artifact.models import load
 from firth.errors import ArtifactError
 from firth.tokens.tokenizer import EOS
@@ -36,7 +36,7 @@ from tests.artifact.formats.small_transformers import (
 
 
 @pytest.mark.parametrize("kind", THEIR_TOKENIZERS)
-def test_their_models_come_in_and_leave_again(kind: str, tmp_path: Path) -> None:
+def test_models_of_transformers_are_imported_and_exported(kind: str, tmp_path: Path) -> None:
     other, tokenizer = their_folder(kind, tmp_path / "theirs")
     import_model("huggingface", tmp_path / "theirs", tmp_path / "ours")
     model = load(tmp_path / "ours")
@@ -52,7 +52,7 @@ def test_gpt2_gets_the_tokens_it_lacks(tmp_path: Path) -> None:
     model = read_model(tmp_path / "theirs")
     assert len(model.tokenizer) == len(tokenizer) + 4
     bias = model.arrays()["output.bias"]
-    assert [number for number in range(len(bias)) if bias[number] == ABSENT] == [0, 1, 2, 4]
+    assert [number for number in range(len(bias)) if bias[number] == ABSENT_BIAS] == [0, 1, 2, 4]
     ids = some_ids(model)
     assert model.logits(ids).softmax(-1)[..., [0, 1, 2, 4]].max() == 0
     assert model.tokenizer.vocabulary[EOS] == "</s>"
@@ -63,7 +63,7 @@ def test_gpt2_gets_the_tokens_it_lacks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kinds", [1, 2])
 def test_segments_of_roberta(kinds: int, tmp_path: Path) -> None:
-    """A single kind of segment is kept if it says something; else there is none."""
+    """A single segment embedding is kept unless it is zero."""
     their_folder("roberta", tmp_path / "theirs", type_vocab_size=kinds)
     assert read_model(tmp_path / "theirs").recipe.embedding.segments == kinds
     if kinds == 1:
@@ -88,7 +88,7 @@ def test_old_and_bare_names(tmp_path: Path) -> None:
         "bert.pooler.dense.bias": torch.zeros(16),
     }
     save_file(renamed, tmp_path / "old/model.safetensors")
-    model, report = read_model(tmp_path / "old"), read_parts(tmp_path / "old").report
+    model, report = read_model(tmp_path / "old"), read_huggingface(tmp_path / "old").report
     assert report["left_out"] == ["bert.pooler.dense.bias", "bert.pooler.dense.weight"]
     assert equal(model, read_model(tmp_path / "new"))
 
@@ -141,7 +141,7 @@ def test_vocab_txt_is_enough(tmp_path: Path) -> None:
     assert not cased.recipe.lowercase
     assert cased.encode("THE").ids != model.tokenizer.encode("THE").ids
     (tmp_path / "theirs/vocab.txt").write_text("\n".join([*words[:-1], words[0]]))
-    with pytest.raises(ArtifactError, match="the same token twice"):
+    with pytest.raises(ArtifactError, match="a token twice"):
         read_model(tmp_path / "theirs")
 
 
@@ -151,7 +151,7 @@ def test_added_tokens_come_last() -> None:
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.add_tokens(["zebra"])
     backend.add_special_tokens(["[PAD]", "[CLS]", "[SEP]", "[MASK]"])
-    ours, order = import_tokenizer(str(backend.to_str()).encode(), {}, KINDS["bert"], 9)
+    ours, order = import_tokenizer(str(backend.to_str()).encode(), {}, MODEL_TYPES["bert"], 9)
     assert ours.vocabulary == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "do", "##g", "zebra"]
     assert order == [5, 0, 6, 7, 8, 1, 2, 3, 4]
     assert ours.tokenize("The dog [MASK] zebra cat") == ["the", "do", "##g", "[MASK]", "zebra", "[UNK]"]

@@ -1,4 +1,4 @@
-"""What is wrong in a Hugging Face folder is told in a sentence, and nothing is made of it."""
+"""Invalid Hugging Face folders are refused with one sentence, and no artifact is written."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from firth.artifact.formats.huggingface import read_model
-from firth.artifact.formats.huggingface_config import KINDS
-from firth.artifact.formats.huggingface_tokens import import_tokenizer, wordpiece_json
+from firth.artifact.formats.huggingface_config import MODEL_TYPES
+from firth.artifact.formats.huggingface_tokenizer import import_tokenizer, wordpiece_json
 from firth.errors import ArtifactError, FirthError
 from firth.recipes.values import recipe_to_json
 from tests.artifact.formats.small_transformers import their_folder
@@ -40,7 +40,7 @@ def change(folder: Path, file: str, **values: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"model_type": "t5"}, "it reads bert, roberta, albert, gpt2, openai-gpt"),
         ({"model_type": ["bert"]}, "it reads bert"),
@@ -56,7 +56,7 @@ def change(folder: Path, file: str, **values: Any) -> None:
         ({"num_hidden_layers": True}, "num_hidden_layers=True"),
         ({"hidden_size": 16.0}, "hidden_size=16.0"),
         ({"hidden_size": None}, "hidden_size=None"),
-        ({"hidden_size": 32}, r"has the shape \(.*, 16\), and config.json asks for \(.*, 32\)"),
+        ({"hidden_size": 32}, r"has the shape \(.*, 16\), but config.json needs \(.*, 32\)"),
         ({"hidden_size": -16}, "must be from"),
         ({"num_attention_heads": 3}, "must be a multiple"),
         ({"intermediate_size": 10**12}, "must be from"),
@@ -64,14 +64,14 @@ def change(folder: Path, file: str, **values: Any) -> None:
         ({"max_position_embeddings": 10**12}, "must be from"),
         ({"type_vocab_size": 3}, "has the shape"),
         ({"hidden_dropout_prob": 2}, "must be from 0 to 1"),
-        ({"vocab_size": 10**12}, "promises 1000000000000 tokens"),
+        ({"vocab_size": 10**12}, "declares 1000000000000 tokens"),
         ({"tie_word_embeddings": False}, "lack cls.predictions.decoder"),
     ],
     ids=str,
 )
-def test_odd_configs_are_refused(values: dict[str, Any], said: str, copied: Path) -> None:
+def test_unsupported_configs_are_refused(values: dict[str, Any], message: str, copied: Path) -> None:
     change(copied, "config.json", **values)
-    with pytest.raises(FirthError, match=said):
+    with pytest.raises(FirthError, match=message):
         read_model(copied)
 
 
@@ -82,23 +82,23 @@ def change_weights(folder: Path, **tensors: torch.Tensor | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tensors", "said"),
+    ("tensors", "message"),
     [
         ({"cls__predictions__bias": None}, "lack cls.predictions.bias"),
         ({"bert__embeddings__word_embeddings__weight": None}, "lack the tensor bert.embeddings.word_embeddings.weight"),
-        ({"classifier__weight": torch.zeros(2, 16)}, "have classifier.weight, for which Firth has no place"),
+        ({"classifier__weight": torch.zeros(2, 16)}, "have classifier.weight, which Firth does not know"),
         ({"bert__embeddings__LayerNorm__bias": torch.zeros(17)}, r"shape \(17,\)"),
         ({"bert__embeddings__LayerNorm__bias": torch.full((16,), torch.nan)}, "LayerNorm.bias holds NaN"),
         ({"bert__embeddings__LayerNorm__bias": torch.full((16,), torch.inf)}, "LayerNorm.bias holds NaN"),
         ({"bert__embeddings__LayerNorm__bias": torch.zeros(16, dtype=torch.int64)}, "not floating-point"),
         ({"bert__embeddings__LayerNorm__beta": torch.zeros(16)}, "twice"),
-        ({"cls__predictions__decoder__bias": torch.ones(200)}, "and they differ"),
+        ({"cls__predictions__decoder__bias": torch.ones(200)}, "but they differ"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_odd_weights_are_refused(tensors: dict[str, Any], said: str, copied: Path) -> None:
+def test_wrong_weights_are_refused(tensors: dict[str, Any], message: str, copied: Path) -> None:
     change_weights(copied, **tensors)
-    with pytest.raises(ArtifactError, match=said):
+    with pytest.raises(ArtifactError, match=message):
         read_model(copied)
 
 
@@ -113,20 +113,20 @@ def test_pickles_are_not_opened(copied: Path) -> None:
         read_model(copied)
 
 
-def test_odd_tokenizers_are_refused(copied: Path, bert_folder: Path) -> None:
+def test_unsupported_tokenizers_are_refused(copied: Path, bert_folder: Path) -> None:
     content = json.loads((copied / "tokenizer.json").read_text())
 
-    def refused(said: str, **changes: Any) -> None:
+    def refused(message: str, **changes: Any) -> None:
         (copied / "tokenizer.json").write_text(json.dumps(content | changes))
-        with pytest.raises(FirthError, match=said):
+        with pytest.raises(FirthError, match=message):
             read_model(copied)
 
     words = content["model"]["vocab"]
     refused("tokens and the weights have", model=content["model"] | {"vocab": dict(list(words.items())[:-1])})
-    refused("leaves ids out", model=content["model"] | {"vocab": {**words, max(words, key=words.get): 10**6}})
+    refused("missing or repeated ids", model=content["model"] | {"vocab": {**words, max(words, key=words.get): 10**6}})
     refused("cannot be read", model={"type": "Magic"})
     refused("cannot be read", added_tokens=[{"id": "x"}])
-    refused("cuts text in a way", pre_tokenizer={"type": "WhitespaceSplit"})
+    refused("splits text in a way", pre_tokenizer={"type": "WhitespaceSplit"})
     renamed = {("[BEGIN]" if token == "[CLS]" else token): number for token, number in words.items()}
     others = [token for token in content["added_tokens"] if token["content"] != "[CLS]"]
     change(copied, "tokenizer_config.json", cls_token=None)
@@ -140,10 +140,10 @@ def test_ordinary_tokens_must_not_be_called_special() -> None:
     data = wordpiece_json(["<pad>", "[UNK]", "<s>", "</s>", "<mask>", "[CLS]", "the"], {})
     settings = {"pad_token": "<pad>", "cls_token": "<s>", "sep_token": {"content": "</s>"}, "mask_token": "<mask>"}
     with pytest.raises(ArtifactError, match=r"an ordinary token '\[CLS\]'"):
-        import_tokenizer(data, settings, KINDS["bert"], 7)
+        import_tokenizer(data, settings, MODEL_TYPES["bert"], 7)
 
 
-def test_damaged_files_are_told_in_a_sentence(bert_folder: Path, tmp_path: Path) -> None:
+def test_damaged_files_are_refused_with_one_sentence(bert_folder: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     for file in sorted(bert_folder.iterdir()):
         data = file.read_bytes()
@@ -160,7 +160,7 @@ def test_damaged_files_are_told_in_a_sentence(bert_folder: Path, tmp_path: Path)
                 read_model(folder)
 
 
-def test_a_header_that_promises_too_much(copied: Path) -> None:
+def test_a_header_that_declares_too_much(copied: Path) -> None:
     shape = [10**12, 16]
     head = json.dumps({"x": {"dtype": "F32", "shape": shape, "data_offsets": [0, 64 * 10**12]}}).encode()
     (copied / "model.safetensors").write_bytes(len(head).to_bytes(8, "little") + head)
@@ -168,7 +168,7 @@ def test_a_header_that_promises_too_much(copied: Path) -> None:
         read_model(copied)
 
 
-def test_missing_files_are_told_by_the_command(copied: Path, tmp_path: Path) -> None:
+def test_missing_files_are_reported_by_the_command(copied: Path, tmp_path: Path) -> None:
     (copied / "config.json").unlink()
     for path in (copied, tmp_path / "nowhere", copied / "tokenizer.json"):
         done = firth("import", "huggingface", path, "-o", tmp_path / "out")
@@ -178,15 +178,15 @@ def test_missing_files_are_told_by_the_command(copied: Path, tmp_path: Path) -> 
         assert not (tmp_path / "out").exists()
 
 
-def test_a_product_has_no_place_where_widths_are_equal(tmp_path: Path) -> None:
+def test_a_projection_between_equal_widths_is_refused(tmp_path: Path) -> None:
     their_folder("albert", tmp_path / "theirs", embedding_size=16)
-    with pytest.raises(ArtifactError, match=r"numbers in albert\.encoder\.embedding_hidden_mapping_in"):
+    with pytest.raises(ArtifactError, match=r"values of albert\.encoder\.embedding_hidden_mapping_in.* no equivalent"):
         read_model(tmp_path / "theirs")
 
 
 @pytest.mark.parametrize("recipe", ["gpt2", "openai-gpt", "albert", 5, {"type": "nets"}, {"type": []}])
 def test_another_recipe_in_a_config_changes_nothing(recipe: Any, copied: Path) -> None:
     expected = read_model(copied).recipe
-    stored = recipe_to_json(KINDS[recipe].base()) if isinstance(recipe, str) else recipe
+    stored = recipe_to_json(MODEL_TYPES[recipe].published()) if isinstance(recipe, str) else recipe
     change(copied, "config.json", firth=stored)
     assert read_model(copied).recipe == expected

@@ -1,4 +1,4 @@
-"""Tables of word vectors leave and come back bit by bit; what is wrong in one is told, with the line."""
+"""Tables of word vectors are exported and imported bit by bit; errors name the line and the fault."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from firth.artifact.folder import open_artifact
 from firth.artifact.formats import FORMATS, export_model, import_model
-from firth.artifact.formats.vectors_reading import VectorTable, nearest_float32, read_vectors
-from firth.artifact.formats.vectors_writing import write_binary, write_text
+from firth.artifact.formats.vectors import VectorTable, nearest_float32, read_vectors, write_binary, write_text
 from firth.artifact.models import load
 from firth.errors import AbilityError, ArtifactError, FirthError, OutputError
 from firth.vectors.model import VectorModel
@@ -54,7 +53,7 @@ def read(folder: Path, data: str | bytes, *, header: bool = True) -> VectorTable
         ("fasttext", "m.vec"),
     ],
 )
-def test_a_model_comes_back_bit_by_bit(style: str, name: str, tmp_path: Path) -> None:
+def test_a_round_trip_bit_by_bit(style: str, name: str, tmp_path: Path) -> None:
     rows = np.resize(np.array(HARD, dtype=np.float32), (len(WORDS), 5))
     model = plain_model(rows)
     report = export_model(model, style, tmp_path / name)
@@ -85,8 +84,8 @@ def test_text_is_as_other_programs_write_it(tmp_path: Path) -> None:
 
 
 def test_tables_larger_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("firth.artifact.formats.vector_source._BLOCK", 1000)
-    monkeypatch.setattr("firth.artifact.formats.vectors_writing._BLOCK", 200)
+    monkeypatch.setattr("firth.artifact.formats.input_file._BLOCK", 1000)
+    monkeypatch.setattr("firth.artifact.formats.vectors._BLOCK", 200)
     rows = np.random.default_rng(3).normal(size=(500, 7)).astype(np.float32)
     words = [f"word{number}".encode() for number in range(500)]
     write_text(tmp_path / "t", words, rows, header=True)
@@ -177,7 +176,9 @@ def test_tables_without_a_first_line(tmp_path: Path) -> None:
     assert read(tmp_path, TEXT, header=False).words == ["the", "cat", "dog"]
     assert read(tmp_path, "\ufeff" + rows, header=False).words == ["the", "cat", "dog"]
     assert read(tmp_path, "5 3\n6 7\n", header=False).words == ["5", "6"]
-    with pytest.raises(ArtifactError, match=r"line 1: 'the 0.5 -1' stands where .* firth import glove\."):
+    with pytest.raises(
+        ArtifactError, match=r"line 1: expected the numbers .* found 'the 0.5 -1'; .* firth import glove\."
+    ):
         read(tmp_path, rows)
 
 
@@ -218,33 +219,33 @@ def test_rows_of_a_binary_need_no_line_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("cat 1e-3 2.25", "cat nan 2.25", "line 3: 'nan' stands where a number should, one of 2"),
-        ("cat 1e-3 2.25", "cat 1e-3 inf", "line 3: 'inf' stands where a number should"),
-        ("cat 1e-3 2.25", "cat 1e-3 -inf", "line 3: '-inf' is no finite number in 32 bits"),
-        ("cat 1e-3 2.25", "cat 1e-3 1e39", "line 3: '1e39' is no finite number in 32 bits"),
-        ("cat 1e-3 2.25", "cat 1e-3 1_0", "line 3: '1_0' stands where a number should"),
+        ("cat 1e-3 2.25", "cat nan 2.25", "line 3: 'nan' is not a number, one of 2"),
+        ("cat 1e-3 2.25", "cat 1e-3 inf", "line 3: 'inf' is not a number"),
+        ("cat 1e-3 2.25", "cat 1e-3 -inf", "line 3: '-inf' is not a finite float32"),
+        ("cat 1e-3 2.25", "cat 1e-3 1e39", "line 3: '1e39' is not a finite float32"),
+        ("cat 1e-3 2.25", "cat 1e-3 1_0", "line 3: '1_0' is not a number"),
         ("cat 1e-3 2.25", "cat 1e-3 0." + "0" * 200, "line 3: '0.000"),
-        ("cat 1e-3 2.25", "cat 1e-3", "line 3: it does not have a word and 2 numbers"),
-        ("cat 1e-3 2.25", "1e-3 2.25", "line 3: it does not have a word and 2 numbers"),
+        ("cat 1e-3 2.25", "cat 1e-3", "line 3: it must have a word and 2 numbers"),
+        ("cat 1e-3 2.25", "1e-3 2.25", "line 3: it must have a word and 2 numbers"),
         ("cat 1e-3 2.25", "cat 1e-3 2.25 7.5", "line 3: it has more than 2 numbers"),
         ("cat 1e-3 2.25", "cat 1 1e-3 2.25", "line 3: it has more than 2 numbers"),
         ("cat 1e-3 2.25", "cat 1 2.25\0", "line 3: it holds a zero byte"),
         ("cat 1e-3 2.25", "cat 1 \r2.25", "line 3: it holds a zero byte or a stray carriage return"),
-        ("dog 3 4\n", "", "the file ends after 2 words where the first line promises 3"),
-        ("dog 3 4\n", "dog 3 4\npig 5 6\n", "line 5: this is one more word than the 3"),
-        ("3 2\n", "1000000000000 2\n", "line 1: it promises 1000000000000 words of 2 numbers, more than the file"),
+        ("dog 3 4\n", "", "the file ends after 2 words where line 1 declares 3"),
+        ("dog 3 4\n", "dog 3 4\npig 5 6\n", "line 5: this is one word more than the 3"),
+        ("3 2\n", "1000000000000 2\n", "line 1: it declares 1000000000000 words of 2 numbers, more than the file"),
         ("3 2\n", f"{10**29} 2\n", "more than the file can hold"),
-        ("3 2\n", "100 2\n", "line 1: it promises 100 words of 2 numbers, more than the file can hold"),
-        ("3 2\n", "3 1000000000000\n", "line 1: Firth reads up to 10000 numbers a word, not 1000000000000"),
-        ("3 2\n", "0 2\n", "line 1: it promises 0 words of 2 numbers, which is nothing"),
-        ("3 2\n", "3 0\n", "which is nothing"),
-        ("3 2\n", "3 3\n", "line 2: it does not have a word and 3 numbers"),
+        ("3 2\n", "100 2\n", "line 1: it declares 100 words of 2 numbers, more than the file can hold"),
+        ("3 2\n", "3 1000000000000\n", "line 1: Firth reads up to 10000 dimensions, not 1000000000000"),
+        ("3 2\n", "0 2\n", "line 1: it declares 0 words of 2 numbers, an empty table"),
+        ("3 2\n", "3 0\n", "an empty table"),
+        ("3 2\n", "3 3\n", "line 2: it must have a word and 3 numbers"),
         ("3 2\n", "3 1\n", "line 2: it has more than 1 numbers"),
-        ("3 2\n", "-3 2\n", "line 1: '-3 2' stands where the numbers of words and columns should"),
+        ("3 2\n", "-3 2\n", "line 1: expected the numbers of words and dimensions, found '-3 2'"),
         ("cat", "<s>", None),
     ],
 )  # fmt: skip
-def test_tells_what_is_wrong_and_where(old: str, new: str, message: str | None, tmp_path: Path) -> None:
+def test_the_error_names_fault_and_line(old: str, new: str, message: str | None, tmp_path: Path) -> None:
     assert TEXT.count(old) == 1
     path = write(tmp_path, TEXT.replace(old, new))
     if message is None:
@@ -266,26 +267,26 @@ NAN = np.array([1.0, np.nan], dtype="<f4").tobytes()
     [
         (b"", "line 1: the file is empty"),
         (b" \n\n", "line 1: the file is empty"),
-        (b"2 2\nthe " + ROW + b"\ncat " + ROW[:5], "row 2: the file ends here where the first line promises 2 words"),
-        (b"2 2\nthe " + ROW + b"\ncat " + NAN, "row 2: the vector of 'cat' holds what is no finite number"),
-        (b"2 2\nthe " + ROW + b"\nc\xff " + ROW, "row 2: the word 'c\ufffd' is not in UTF-8"),
+        (b"2 2\nthe " + ROW + b"\ncat " + ROW[:5], "row 2: the file ends here where line 1 declares 2 words"),
+        (b"2 2\nthe " + ROW + b"\ncat " + NAN, "row 2: the vector of 'cat' holds NaN or infinity"),
+        (b"2 2\nthe " + ROW + b"\nc\xff " + ROW, "row 2: the word 'c\ufffd' is not UTF-8"),
         (b"2 2\nthe " + ROW + b"\n " + ROW + b"\n\n", "row 2: it has no word"),
         (b"2 2\nthe " + ROW + b"\nc\0t " + ROW, "row 2: it has no word, or one with a zero byte"),
         (b"1 2\nthe " + ROW + b"\ncat " + ROW, "row 2: other bytes follow after the 1 words"),
-        (b"3 2\nthe " + ROW + b"\ncat " + ROW, "row 3: the file ends here where the first line promises 3 words"),
-        (b"1000000000000 2\nthe " + ROW, "line 1: it promises 1000000000000 words of 2 numbers, more than the file"),
+        (b"3 2\nthe " + ROW + b"\ncat " + ROW, "row 3: the file ends here where line 1 declares 3 words"),
+        (b"1000000000000 2\nthe " + ROW, "line 1: it declares 1000000000000 words of 2 numbers, more than the file"),
         (b"2 2\n" + b"\x00\xff" * 40_000, "row 1: no word ends within 65536 bytes"),
-        (b"2 1\nthe 1\nc\xe9t 2\n", "line 3: the word 'c\ufffdt' is not in UTF-8"),
-        (b"1 1\n<unk> 1\n", "last line: the file has no words beside special tokens"),
+        (b"2 1\nthe 1\nc\xe9t 2\n", "line 3: the word 'c\ufffdt' is not UTF-8"),
+        (b"1 1\n<unk> 1\n", "last line: the file has no words besides special tokens"),
         (b"2 1\na 1 " + b"1 " * (1 << 20) + b"\nb 1", "line 2: it is longer than 1048576 bytes"),
         (gzip.compress(TEXT.encode())[:-9], "is a damaged gzip file"),
         (b"PK\x03\x04zip", "is a zip archive: unpack it"),
-        ((793712314).to_bytes(4, "little") + b"\0" * 50, "bring it in with firth import fasttext"),
+        ((793712314).to_bytes(4, "little") + b"\0" * 50, "import it with firth import fasttext"),
     ],
     ids=range(17),
 )  # fmt: skip
 def test_refuses_damaged_files(data: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("firth.artifact.formats.vector_source._BLOCK", 1 << 20)
+    monkeypatch.setattr("firth.artifact.formats.input_file._BLOCK", 1 << 20)
     with pytest.raises(ArtifactError) as caught:
         read(tmp_path, data)
     assert message in str(caught.value)
@@ -294,10 +295,10 @@ def test_refuses_damaged_files(data: bytes, message: str, tmp_path: Path, monkey
 
 def test_refuses_files_without_a_first_line(tmp_path: Path) -> None:
     for data, message in [
-        (b"the\ncat 1\n", "line 1: this is no text"),
-        (b"the " + ROW * 50, "line 1: this is no text"),
+        (b"the\ncat 1\n", "line 1: this is not text"),
+        (b"the " + ROW * 50, "line 1: this is not text"),
         (b"the " + b"1 " * 20_000 + b"\n", "line 1: it has 20000 numbers after the word, not 1 to 10000"),
-        (b"the 1 2\ncat 1\n", "line 2: it does not have a word and 2 numbers"),
+        (b"the 1 2\ncat 1\n", "line 2: it must have a word and 2 numbers"),
         (b"the 1 2\ncat 1 2 0.5\n", "line 2: it has more than 2 numbers"),
     ]:
         with pytest.raises(ArtifactError, match=message):
@@ -306,7 +307,7 @@ def test_refuses_files_without_a_first_line(tmp_path: Path) -> None:
         read_vectors(tmp_path / "missing", header=True)
 
 
-def test_promises_take_no_memory(tmp_path: Path) -> None:
+def test_declared_sizes_take_no_memory(tmp_path: Path) -> None:
     for start in (b"1000000000 9000\nthe 1 2\n", b"1000000000 9000\nthe " + ROW * 9, b"90000000 3\nthe 1 2 3\n"):
         for data in (start, gzip.compress(start + b"\0" * 10)):
             path = write(tmp_path, data)
@@ -323,10 +324,10 @@ def test_promises_take_no_memory(tmp_path: Path) -> None:
 def tables(folder: Path) -> list[bytes]:
     """A text, a text without its first line, and a binary."""
     rows = np.random.default_rng(4).normal(size=(4, 3)).astype(np.float32)
-    spelt = [b"the", b"na\xc3\xafve", b"</s>", b". ."]
-    write_text(folder / "t", spelt, rows, header=True)
-    write_text(folder / "g", spelt, rows, header=False)
-    write_binary(folder / "b", spelt[:3], rows[:3])
+    encoded = [b"the", b"na\xc3\xafve", b"</s>", b". ."]
+    write_text(folder / "t", encoded, rows, header=True)
+    write_text(folder / "g", encoded, rows, header=False)
+    write_binary(folder / "b", encoded[:3], rows[:3])
     return [(folder / name).read_bytes() for name in "tgb"]
 
 
@@ -335,9 +336,9 @@ def tables(folder: Path) -> list[bytes]:
 def test_damage_is_refused_or_harmless(folder: Path, tables: list[bytes], data: st.DataObject) -> None:
     content = bytearray(data.draw(st.sampled_from(tables)))
     for _ in range(data.draw(st.integers(1, 3))):
-        place = data.draw(st.integers(0, len(content)))
+        offset = data.draw(st.integers(0, len(content)))
         length = data.draw(st.integers(0, 8))
-        content[place : place + length] = data.draw(st.binary(max_size=8))
+        content[offset : offset + length] = data.draw(st.binary(max_size=8))
     path = write(folder, bytes(content), "damaged")
     try:
         found = read_vectors(path, header=data.draw(st.booleans()))
@@ -351,7 +352,7 @@ def test_words_that_files_cannot_hold(tmp_path: Path) -> None:
     model = plain_model([[1.0], [2.0]], ["new york", "b"])
     export_model(model, "word2vec", tmp_path / "m.txt")
     assert (tmp_path / "m.txt").read_text() == "2 1\nnew▁york 1\nb 2\n"
-    for words, message in [(["a\nb", "c"], "cannot hold the word"), (["a b", "a▁b"], "would both be spelt 'a▁b'")]:
+    for words, message in [(["a\nb", "c"], "cannot hold the word"), (["a b", "a▁b"], "would both be written 'a▁b'")]:
         with pytest.raises(OutputError, match=message):
             export_model(plain_model([[1.0], [2.0]], words), "word2vec", tmp_path / "other.bin")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.txt"]
@@ -360,7 +361,7 @@ def test_words_that_files_cannot_hold(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["m.bin", "m.txt", "m.vec.gz"])
 def test_a_failed_export_leaves_the_old_file(name: str, tmp_path: Path) -> None:
     write(tmp_path, "old", name)
-    with pytest.raises(OutputError, match="no finite number"):
+    with pytest.raises(OutputError, match="NaN or infinity"):
         export_model(plain_model([[1.0], [np.nan]], ["a", "b"]), "word2vec", tmp_path / name)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
@@ -372,10 +373,10 @@ def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt.gz").read_bytes()[4:8] == bytes(4)  # where gzip keeps the time
 
 
-def test_what_is_no_model_of_words_is_refused(tmp_path: Path) -> None:
+def test_other_models_are_refused(tmp_path: Path) -> None:
     for style in ("word2vec", "glove", "fasttext"):
         assert style in FORMATS
-        with pytest.raises(AbilityError, match="vectors of words and nothing else"):
+        with pytest.raises(AbilityError, match="word vectors only"):
             export_model(plain_model().tokenizer, style, tmp_path / "m.bin")
     with pytest.raises(AbilityError, match="did you mean 'word2vec'"):
         import_model("word2vek", tmp_path / "m.bin", tmp_path / "m")

@@ -1,53 +1,66 @@
-"""Formats of other programs: models leave in them and come in from them."""
+"""Model formats of other programs: export and import."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 from firth.errors import AbilityError, near_miss
 from firth.files import require_free
 
-FORMATS = {
-    "arpa": "firth.artifact.formats.ngrams",
-    "brown": "firth.artifact.formats.brown",
-    "fasttext": "firth.artifact.formats.fasttext",
-    "glove": "firth.artifact.formats.vectors",
-    "huggingface": "firth.artifact.formats.huggingface",
-    "word2vec": "firth.artifact.formats.vectors",
-}
-"""The module that has the functions `export_FORMAT` and `import_FORMAT`."""
+FORMATS = ("arpa", "brown", "fasttext", "glove", "huggingface", "word2vec")
 
 
 def export_model(model: Any, format: str, path: Path) -> dict[str, Any]:
-    """Writes a loaded model to `path` in a format of another program; returns what was written.
+    """Write a loaded model to `path` in a format of another program; returns a report.
 
     >>> export_model(None, "arpas", Path("model.arpa"))
     Traceback (most recent call last):
     ...
     firth.errors.AbilityError: there is no format 'arpas': did you mean 'arpa'?
     """
-    report = _find("export", format)(model, path)
+    export, _ = _find(format)
+    report = export(model, path)
     return {"format": format, "path": str(path), "bytes": path.stat().st_size} | report
 
 
 def import_model(format: str, path: Path, out: Path, task: str | None = None) -> dict[str, Any]:
-    """Makes the artifact `out` of a file in a format of another program; returns what was read.
+    """Make the artifact `out` of a file in a format of another program; returns a report.
 
-    `task` is what a fine-tuned model is for, where its folder does not tell.
+    `task` is the task of a fine-tuned Hugging Face model whose class serves several.
     """
-    reader = _find("import", format)
+    _, make_artifact = _find(format)
     if task is not None and format != "huggingface":
         raise AbilityError(f"--task is for models of huggingface, not of {format}: leave it out.")
     require_free(out)
     options = {} if task is None else {"task": task}
-    return {"format": format, "folder": str(out)} | reader(path, out, **options)
+    return {"format": format, "folder": str(out)} | make_artifact(path, out, **options)
 
 
-def _find(verb: Literal["export", "import"], name: str) -> Callable[..., dict[str, Any]]:
-    if name not in FORMATS:
-        raise AbilityError(f"there is no format {name!r}: {near_miss(name, FORMATS)}")
-    function = getattr(import_module(FORMATS[name]), f"{verb}_{name}")
-    return cast(Callable[..., dict[str, Any]], function)
+def _find(name: str) -> tuple[Callable[..., dict[str, Any]], Callable[..., dict[str, Any]]]:
+    """The functions that export and import a format, imported when it is used: they need NumPy, Numba or PyTorch."""
+    match name:
+        case "arpa":
+            from firth.artifact.formats.arpa import export_arpa, import_arpa
+
+            return export_arpa, import_arpa
+        case "brown":
+            from firth.artifact.formats.brown import export_brown, import_brown
+
+            return export_brown, import_brown
+        case "fasttext":
+            from firth.artifact.formats.fasttext import export_fasttext, import_fasttext
+
+            return export_fasttext, import_fasttext
+        case "huggingface":
+            from firth.artifact.formats.huggingface import export_huggingface, import_huggingface
+
+            return export_huggingface, import_huggingface
+        case "glove" | "word2vec":
+            from firth.artifact.formats import vectors
+
+            if name == "glove":
+                return vectors.export_glove, vectors.import_glove
+            return vectors.export_word2vec, vectors.import_word2vec
+    raise AbilityError(f"there is no format {name!r}: {near_miss(name, FORMATS)}")

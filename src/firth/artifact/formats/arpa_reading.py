@@ -1,34 +1,41 @@
-"""Reading ARPA files strictly: every line is checked, and memory grows with what is read, not with what is promised."""
+"""Strict reader of ARPA files: every line is checked, and memory grows with the content, not with declared counts."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from firth.artifact.formats import _arpa_reading_kernels as kernels
-from firth.artifact.formats.arpa_source import Block, Source, open_source
-from firth.artifact.formats.arpa_writing import NAMES, UNKNOWN_AS_WELL
+from firth.artifact.formats import _arpa_kernels as kernels
+from firth.artifact.formats.input_file import GET_AGAIN, InputFile, LineBlock, open_input, quote
 from firth.cores import in_order
-from firth.counts.links import find_links
-from firth.counts.trie import Trie
+from firth.counts.trie import Trie, find_links
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK
 
-HIGHEST_ORDER = 8
-_MOST_WORDS = (1 << 31) - 16
-_MOST_NODES = (1 << 32) - 2
+SPECIAL_NAMES = {PAD: "<pad>", UNK: "<unk>", BOS: "<s>", EOS: "</s>", MASK: "<mask>"}
+"""Names of the special tokens in ARPA files, which never contain `<pad>` and `<mask>`."""
+UNKNOWN_ALIAS = "<UNK>"  # another name of `<unk>`, which some programs write and all read
+MAX_ORDER = 8
+_MAX_WORDS = (1 << 31) - 16
+_MAX_NODES = (1 << 32) - 2
 _COUNT = re.compile(rb"ngram\s+(\d{1,3})\s*=\s*(\d{1,18})")
-_SPECIAL = {name.encode(): number for number, name in NAMES.items()} | {UNKNOWN_AS_WELL.encode(): UNK}
+_SPECIAL_IDS = {name.encode(): number for number, name in SPECIAL_NAMES.items()} | {UNKNOWN_ALIAS.encode(): UNK}
+_OTHER_FORMATS = {
+    b"mmap lm http://kheafield.com/code": "is a KenLM binary: give the ARPA file that it was made from",
+    b"iARPA": "is an IRSTLM file: convert it to ARPA with compile-lm --text yes",
+    b"blmt": "is an IRSTLM binary: convert it to ARPA with compile-lm --text yes",
+}
 _REASONS = {
-    kernels.NOT_NUMBER: "{field} stands where a number should",
-    kernels.ABOVE_ZERO: "{field} is no logarithm of a probability, since it is above 0",
-    kernels.TOO_HEAVY: f"{{field}} as the logarithm of a back-off weight is above {kernels.MOST_WEIGHT:g}",
-    kernels.NOT_LOWER: "the back-off weight {field} stands in the highest order, where nothing is backed off from",
-    kernels.COLUMNS: "it does not have a number, {n} words and at most one more number",
-    kernels.UNKNOWN: "the word {field} is not among the 1-grams",
+    kernels.NOT_NUMBER: "{field} is not a number",
+    kernels.POSITIVE_LOGPROB: "the log-probability {field} is above 0",
+    kernels.LARGE_BACKOFF: f"the log back-off weight {{field}} is above {kernels.MAX_BACKOFF:g}",
+    kernels.TOP_ORDER_BACKOFF: "the back-off weight {field} is in the highest order, which has none",
+    kernels.WRONG_FIELDS: "it must have a log-probability, {n} words and at most one back-off weight",
+    kernels.UNKNOWN_WORD: "the word {field} is not among the 1-grams",
     kernels.BAD_BYTE: "it holds a zero byte or a stray carriage return",
 }
 _HALF = np.uint64(32)
@@ -36,149 +43,183 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 class Arpa(NamedTuple):
-    """A back-off model as it stands in a file; logarithms are natural."""
+    """The back-off model of a file, with natural logarithms."""
 
-    vocabulary: list[str]
-    """The five special tokens, then the words in the order of the file."""
-    trie: Trie
-    """All counts are 0, since a file does not tell them."""
+    vocabulary: list[str]  # the five special tokens, then the words in the order of the file
+    trie: Trie  # all counts are 0, since an ARPA file has none
+    logp: npt.NDArray[np.float32]
+    bow: npt.NDArray[np.float64]  # back-off weight of each node below the highest order
+    sizes: list[int]  # number of n-grams of each order
+
+
+class _NgramRows(NamedTuple):
+    """The parsed n-grams of a block of lines."""
+
+    words: npt.NDArray[np.int32]  # word ids; for unigrams begin and end of the word in the block
     logp: npt.NDArray[np.float32]
     bow: npt.NDArray[np.float64]
-    """One for each node below the highest level."""
-    sizes: list[int]
-    """How many n-grams of each length the file lists."""
-
-
-class _Rows(NamedTuple):
-    """What a block of lines holds."""
-
-    words: npt.NDArray[np.int32]
-    """The ids of each n-gram; of a unigram where the word begins and ends in the block."""
-    logp: npt.NDArray[np.float32]
-    bow: npt.NDArray[np.float64]
-    lines: npt.NDArray[np.int32]
-    """The line of each, counted from the block's first."""
+    lines: npt.NDArray[np.int32]  # line numbers, counted from the first line of the block
 
 
 def read_arpa(path: Path) -> Arpa:
-    """The model in an ARPA file, plain or packed with gzip; whatever is wrong in it is an `ArtifactError`.
+    """The model of an ARPA file, plain or gzip; an invalid file raises `ArtifactError` with the line.
 
     N-grams may come in any order within a section. A suffix of an n-gram may be missing, as in pruned models; a prefix
-    may not. The probability of `<s>`, which is never predicted, is not read; -99 and less stands for zero.
+    may not. The probability of `<s>`, which is never predicted, is ignored; -99 and lower values mean zero.
     """
-    with open_source(path) as source:
-        reader = _Reader(source, _read_header(source))
+    with open_input(path, _OTHER_FORMATS) as file:
+        lines = _ArpaLines(file)
+        reader = _ArpaReader(lines, _read_header(lines))
         reader.read_unigrams()
-        for n in range(2, len(reader.promised) + 1):
-            reader.read_level(n)
-        _expect(source, "\\end\\")
-        if (found := source.next_line()) is not None:
-            source.wrong(source.line - 1, f"{show(found)} follows after \\end\\")
+        for n in range(2, len(reader.declared) + 1):
+            reader.read_order(n)
+        lines.expect("\\end\\")
+        if (found := lines.next_line()) is not None:
+            lines.fail(lines.number - 1, f"{quote(found)} follows after \\end\\")
     return reader.finish()
 
 
-def _read_header(source: Source) -> list[int]:
-    """The number of n-grams of each length that the file promises."""
-    found = source.next_line()
+class _ArpaLines:
+    """The lines of an ARPA file, one by one or section by section."""
+
+    def __init__(self, file: InputFile) -> None:
+        self.number = 1  # number of the next line
+        self._file = file
+        self._blocks = file.line_blocks(0, 1)
+        self._data = b""
+        self._at = 0
+
+    def next_line(self) -> bytes | None:
+        """The next line that is not blank, stripped; None at the end of the file."""
+        while self._at < len(self._data) or self._load():
+            end = self._data.index(b"\n", self._at)
+            found = self._data[self._at : end].strip(b" \t\r")
+            self._at = end + 1
+            self.number += 1
+            if found:
+                return found
+        return None
+
+    def section(self) -> Iterator[LineBlock]:
+        r"""All lines up to the next one that begins with a backslash."""
+        while self._at < len(self._data) or self._load():
+            if self._data.startswith(b"\\", self._at):
+                return
+            begin, line = self._at, self.number
+            stop = self._data.find(b"\n\\", begin)
+            self._at = stop + 1 if stop >= 0 else len(self._data)
+            data = self._data[begin : self._at]
+            self.number += data.count(b"\n")
+            yield LineBlock(line, data)
+
+    def expect(self, wanted: str) -> None:
+        found = self.next_line()
+        if found is None:
+            self.fail(self.number, f"expected {wanted}, found the end of the file")
+        if found != wanted.encode():
+            self.fail(self.number - 1, f"expected {wanted}, found {quote(found)}")
+
+    def fail(self, line: int, reason: str, remedy: str = GET_AGAIN) -> NoReturn:
+        self._file.fail(f"line {line}", reason, remedy)
+
+    def _load(self) -> bool:
+        block = next(self._blocks, None)
+        self._data, self._at = block.data if block else b"", 0
+        return block is not None
+
+
+def _read_header(lines: _ArpaLines) -> list[int]:
+    found = lines.next_line()
     if found is None:
-        source.wrong(1, "the file is empty")
+        lines.fail(1, "the file is empty")
     if found.removeprefix(b"\xef\xbb\xbf") != b"\\data\\":
-        source.wrong(source.line - 1, f"{show(found)} stands where an ARPA file has \\data\\", "give an ARPA file")
+        lines.fail(lines.number - 1, f"expected \\data\\, found {quote(found)}", "give an ARPA file")
     counts: list[int] = []
-    for block in source.blocks():
+    for block in lines.section():
         for line, text in enumerate(block.data.split(b"\n"), block.line):
             if text.strip():
-                counts.append(_read_count(source, line, text.strip(), len(counts) + 1))
+                counts.append(_parse_count(lines, line, text.strip(), len(counts) + 1))
     if not counts or counts[0] == 0:
-        source.wrong(source.line, "the header promises no 1-grams")
-    if counts[0] > _MOST_WORDS or sum(counts) > _MOST_NODES:
-        source.wrong(source.line, "the header promises more n-grams than Firth can hold", "prune the model")
+        lines.fail(lines.number, "the header declares no 1-grams")
+    if counts[0] > _MAX_WORDS or sum(counts) > _MAX_NODES:
+        lines.fail(lines.number, "the header declares more n-grams than Firth can hold", "prune the model")
     return counts
 
 
-def _read_count(source: Source, line: int, text: bytes, n: int) -> int:
+def _parse_count(lines: _ArpaLines, line: int, text: bytes, n: int) -> int:
     match = _COUNT.fullmatch(text)
     if match is None or int(match[1]) != n:
-        source.wrong(line, f"{show(text)} stands where ngram {n}=COUNT or \\1-grams: should")
-    if n > HIGHEST_ORDER:
-        source.wrong(line, f"Firth reads orders up to {HIGHEST_ORDER}", "have it written with a lower order")
+        lines.fail(line, f"expected ngram {n}=COUNT or \\1-grams:, found {quote(text)}")
+    if n > MAX_ORDER:
+        lines.fail(line, f"Firth reads orders up to {MAX_ORDER}", "write the model with a lower order")
     return int(match[2])
 
 
-def _expect(source: Source, wanted: str) -> None:
-    found = source.next_line()
-    if found is None:
-        source.wrong(source.line, f"the file ends where {wanted} should stand")
-    if found != wanted.encode():
-        source.wrong(source.line - 1, f"{show(found)} stands where {wanted} should")
+class _ArpaReader:
+    """Builds the trie of a model order by order."""
 
-
-class _Reader:
-    """A model that grows level by level."""
-
-    def __init__(self, source: Source, promised: list[int]) -> None:
-        self.promised = promised
-        """The number of n-grams of each length."""
-        self._source = source
-        self._vocabulary = list(NAMES.values())
-        self._lexicon = Lexicon([])
+    def __init__(self, lines: _ArpaLines, declared: list[int]) -> None:
+        self.declared = declared  # number of n-grams of each order in the header
+        self._lines = lines
+        self._vocabulary = list(SPECIAL_NAMES.values())
+        self._index = WordIndex([])
         self._levels = [0]
         self._words = np.empty(0, dtype=np.uint32)
-        self._firsts: list[npt.NDArray[np.uint32]] = []  # by level
+        self._firsts: list[npt.NDArray[np.uint32]] = []  # by order
         self._logp: list[npt.NDArray[np.float32]] = []
         self._bow: list[npt.NDArray[np.float64]] = []
 
     def read_unigrams(self) -> None:
-        """Reads the words; all other n-grams are made of them."""
-        _expect(self._source, "\\1-grams:")
+        """Read the 1-grams, which define the vocabulary."""
+        self._lines.expect("\\1-grams:")
         seen: dict[bytes, int] = {}
         parts = []
-        for block, rows in in_order(lambda block: (block, self._rows(block, 1)), self._source.blocks()):
-            self._check_room(1, len(seen), block, rows)
+        for block, rows in in_order(lambda block: (block, self._parse(block, 1)), self._lines.section()):
+            self._check_not_more(1, len(seen), block, rows)
             for (begin, end), line in zip(rows.words.tolist(), rows.lines.tolist(), strict=True):
                 self._add_word(seen, block.data[begin:end], block.line + line)
             parts.append(rows)
-        self._check_all(1, len(seen))
+        self._check_not_fewer(1, len(seen))
         for number in (BOS, EOS):
-            if NAMES[number].encode() not in seen:
-                self._source.wrong(self._source.line, f"{NAMES[number]} is not among the 1-grams")
+            if SPECIAL_NAMES[number].encode() not in seen:
+                self._lines.fail(self._lines.number, f"{SPECIAL_NAMES[number]} is not among the 1-grams")
         ids = np.fromiter(seen.values(), dtype=np.int64)
         logp = np.full(len(self._vocabulary), -np.inf, dtype=np.float32)
         bow = np.zeros(len(self._vocabulary))
         logp[ids] = np.concatenate([rows.logp for rows in parts])
         logp[BOS] = -np.inf
         bow[ids] = np.concatenate([rows.bow for rows in parts])
-        self._lexicon = Lexicon(_spellings(seen, len(self._vocabulary)))
-        self._add_level(np.arange(logp.size, dtype=np.uint32), logp, bow)
+        self._index = WordIndex(_words_by_id(seen, len(self._vocabulary)))
+        self._add_order(np.arange(logp.size, dtype=np.uint32), logp, bow)
 
     def _add_word(self, seen: dict[bytes, int], word: bytes, line: int) -> None:
-        number = _SPECIAL.get(word, len(self._vocabulary))
+        number = _SPECIAL_IDS.get(word, len(self._vocabulary))
         if number in (PAD, MASK):
-            self._source.wrong(line, f"{show(word)} is a name that Firth keeps for itself", "rename the word")
+            self._lines.fail(line, f"{quote(word)} is reserved by Firth", "rename the word")
         if word in seen or (number == UNK and UNK in seen.values()):
-            self._source.wrong(line, f"the word {show(word)} stands among the 1-grams a second time")
+            self._lines.fail(line, f"the word {quote(word)} is among the 1-grams twice")
         if number == len(self._vocabulary):
             try:
                 self._vocabulary.append(word.decode())
             except UnicodeDecodeError:
-                self._source.wrong(line, f"the word {show(word)} is not in UTF-8", "turn the file into UTF-8")
+                self._lines.fail(line, f"the word {quote(word)} is not UTF-8", "convert the file to UTF-8")
         seen[word] = number
 
-    def read_level(self, n: int) -> None:
-        """Reads the n-grams of length `n` and sorts them into the order of a trie."""
-        _expect(self._source, f"\\{n}-grams:")
+    def read_order(self, n: int) -> None:
+        """Read the n-grams of order `n` and sort them into trie order."""
+        self._lines.expect(f"\\{n}-grams:")
         first = self._first()
         parts, found = [], 0
 
-        def read(block: Block) -> tuple[Block, _Rows, npt.NDArray[np.uint64]]:
-            rows = self._rows(block, n)
-            return block, rows, self._keys(block, rows, n, first)
+        def read(block: LineBlock) -> tuple[LineBlock, _NgramRows, npt.NDArray[np.uint64]]:
+            rows = self._parse(block, n)
+            return block, rows, self._trie_keys(block, rows, n, first)
 
-        for block, rows, keys in in_order(read, self._source.blocks()):
-            self._check_room(n, found, block, rows)
+        for block, rows, keys in in_order(read, self._lines.section()):
+            self._check_not_more(n, found, block, rows)
             found += keys.size
             parts.append((keys, rows.logp, rows.bow))
-        self._check_all(n, found)
+        self._check_not_fewer(n, found)
         if not parts:
             parts.append((np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.float32), np.empty(0)))
         keys, logp, bow = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -186,88 +227,83 @@ class _Reader:
         if not np.all(keys[:-1] < keys[1:]):
             order = np.argsort(keys, kind="stable")
             keys, logp, bow = keys[order], logp[order], bow[order]
-            self._check_different(n, keys)
+            self._check_distinct(n, keys)
         logp[keys & _LOW == BOS] = -np.inf
         begin, end = self._levels[-2:]
         children = np.bincount((keys >> _HALF).astype(np.int64) - begin, minlength=end - begin)
         self._firsts.append((np.cumsum(children) - children + end).astype(np.uint32))
-        self._add_level((keys & _LOW).astype(np.uint32), logp, bow)
+        self._add_order((keys & _LOW).astype(np.uint32), logp, bow)
 
     def finish(self) -> Arpa:
-        """The whole model."""
         levels = np.array(self._levels, dtype=np.int64)
         first = self._first()
         links = find_links(levels, self._words, first)
-        counts = np.zeros(self._words.size, dtype=np.uint32)
-        trie = Trie(levels, self._words, first, links, counts)
+        trie = Trie(levels, self._words, first, links, np.zeros(self._words.size, dtype=np.uint32))
         bow = np.concatenate([np.empty(0), *self._bow[:-1]])
-        return Arpa(self._vocabulary, trie, np.concatenate(self._logp), bow, self.promised)
+        return Arpa(self._vocabulary, trie, np.concatenate(self._logp), bow, self.declared)
 
     def _first(self) -> npt.NDArray[np.uint32]:
-        """Where the children of all nodes below the highest level so far begin."""
+        """The first child of each node below the highest order so far."""
         return np.concatenate([*self._firsts, np.array(self._levels[-1:], dtype=np.uint32)])
 
-    def _add_level(self, words: npt.NDArray[np.uint32], logp: Any, bow: Any) -> None:
+    def _add_order(self, words: npt.NDArray[np.uint32], logp: Any, bow: Any) -> None:
         self._words = np.concatenate([self._words, words])
         self._levels.append(self._words.size)
         self._logp.append(logp)
         self._bow.append(bow)
 
-    def _rows(self, block: Block, n: int) -> _Rows:
-        """The rows of a block."""
+    def _parse(self, block: LineBlock, n: int) -> _NgramRows:
         data = np.frombuffer(block.data, dtype=np.uint8)
         most = min(block.data.count(b"\n"), data.size // (2 * n + 2) + 1)
         logp, bow = np.empty(most, dtype=np.float32), np.empty(most)
         words, lines = np.empty((most, max(n, 2)), dtype=np.int32), np.empty(most, dtype=np.int32)
-        lexicon = self._lexicon
+        index = self._index
         rows, code, begin, end, line = kernels.read_rows(
-            data, n, n == len(self.promised), lexicon.slots, lexicon.pool, lexicon.bounds, logp, bow, words, lines
+            data, n, n == len(self.declared), index.slots, index.pool, index.bounds, logp, bow, words, lines
         )
-        if code != kernels.FINE:
-            reason = _REASONS[code].format(field=show(block.data[begin:end]), n=n)
-            self._source.wrong(block.line + line, reason)
-        words[words == len(self._vocabulary)] = UNK  # by its other spelling
-        return _Rows(words[:rows], logp[:rows], bow[:rows], lines[:rows])
+        if code != kernels.OK:
+            reason = _REASONS[code].format(field=quote(block.data[begin:end]), n=n)
+            self._lines.fail(block.line + line, reason)
+        words[words == len(self._vocabulary)] = UNK  # written as its alias
+        return _NgramRows(words[:rows], logp[:rows], bow[:rows], lines[:rows])
 
-    def _keys(self, block: Block, rows: _Rows, n: int, first: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
+    def _trie_keys(
+        self, block: LineBlock, rows: _NgramRows, n: int, first: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.uint64]:
         """`parent << 32 | last word` of each n-gram."""
         keys = np.empty(rows.logp.size, dtype=np.uint64)
-        lost = kernels.find_parents(rows.words, keys.size, n, self._words, first, keys)
-        if lost < keys.size:
-            prefix = self._spell(rows.words[lost, : n - 1].tolist())
+        orphan = kernels.find_parents(rows.words, keys.size, n, self._words, first, keys)
+        if orphan < keys.size:
+            prefix = self._text(rows.words[orphan, : n - 1].tolist())
             reason = f"the {n}-gram begins with {prefix}, which is not among the {n - 1}-grams"
-            self._source.wrong(block.line + int(rows.lines[lost]), reason)
+            self._lines.fail(block.line + int(rows.lines[orphan]), reason)
         return keys
 
-    def _spell(self, words: list[int]) -> str:
+    def _text(self, words: list[int]) -> str:
         return repr(" ".join(self._vocabulary[word] for word in words))
 
-    def _check_room(self, n: int, before: int, block: Block, rows: _Rows) -> None:
-        """Raises if there are more n-grams than the header promises."""
-        left = self.promised[n - 1] - before
+    def _check_not_more(self, n: int, before: int, block: LineBlock, rows: _NgramRows) -> None:
+        left = self.declared[n - 1] - before
         if rows.logp.size > left:
             line = block.line + int(rows.lines[left])
-            self._source.wrong(
-                line, f"this is one more {n}-gram than the {self.promised[n - 1]} that the header promises"
-            )
+            self._lines.fail(line, f"this is one {n}-gram more than the {self.declared[n - 1]} of the header")
 
-    def _check_all(self, n: int, found: int) -> None:
-        """Raises if there are fewer n-grams than the header promises."""
-        if found < self.promised[n - 1]:
-            reason = f"the {n}-grams end after {found} where the header promises {self.promised[n - 1]}"
-            self._source.wrong(self._source.line, reason)
+    def _check_not_fewer(self, n: int, found: int) -> None:
+        if found < self.declared[n - 1]:
+            reason = f"the {n}-grams end after {found} where the header declares {self.declared[n - 1]}"
+            self._lines.fail(self._lines.number, reason)
 
-    def _check_different(self, n: int, keys: npt.NDArray[np.uint64]) -> None:
-        twice = np.flatnonzero(keys[:-1] == keys[1:])
-        if twice.size:
-            parent, word = divmod(int(keys[twice[0]]), 1 << 32)
+    def _check_distinct(self, n: int, keys: npt.NDArray[np.uint64]) -> None:
+        repeated = np.flatnonzero(keys[:-1] == keys[1:])
+        if repeated.size:
+            parent, word = divmod(int(keys[repeated[0]]), 1 << 32)
             partial = Trie(np.array(self._levels), self._words, self._first(), self._words, self._words)
-            gram = self._spell([*partial.gram(parent), word])
-            self._source.wrong(self._source.line - 1, f"the {n}-gram {gram} stands twice in the section that ends here")
+            ngram = self._text([*partial.ngram(parent), word])
+            self._lines.fail(self._lines.number - 1, f"the {n}-gram {ngram} is twice in the section that ends here")
 
 
-class Lexicon:
-    """Words by their bytes; an empty one is never found."""
+class WordIndex:
+    """Hash table from the bytes of words to their ids; empty words are never found."""
 
     def __init__(self, words: list[bytes]) -> None:
         self.pool = np.frombuffer(b"".join(words), dtype=np.uint8)
@@ -276,16 +312,11 @@ class Lexicon:
         kernels.fill_slots(self.pool, self.bounds, self.slots)
 
 
-def _spellings(seen: dict[bytes, int], size: int) -> list[bytes]:
-    """The bytes of each id, empty if it is not in the file, and then the other spelling of `<unk>` if that is."""
+def _words_by_id(seen: dict[bytes, int], size: int) -> list[bytes]:
+    """The bytes of each id, empty if the file lacks it; one more id for the alias of `<unk>` if the file has that."""
     words = [b""] * (size + 1)
     for word, number in seen.items():
         words[number] = word
     if words[UNK]:
-        words[UNK], words[size] = NAMES[UNK].encode(), UNKNOWN_AS_WELL.encode()
+        words[UNK], words[size] = SPECIAL_NAMES[UNK].encode(), UNKNOWN_ALIAS.encode()
     return words
-
-
-def show(text: bytes) -> str:
-    """Bytes of a file as they can stand in a message."""
-    return repr(text[:80].decode(errors="replace"))

@@ -1,164 +1,288 @@
-"""Transformers to the folders of Hugging Face and back: BERT, RoBERTa, ALBERT, GPT and GPT-2."""
+"""BERT, RoBERTa, ALBERT, GPT and GPT-2 models, fine-tuned or not, to Hugging Face folders and back.
+
+Pickles are never opened.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
-from firth.artifact.formats.huggingface_config import find_kind, kind_of, stored_recipe
-from firth.artifact.formats.huggingface_reading import Sentences, read_folder
-from firth.artifact.formats.huggingface_tasks import Head, export_task, read_task, split_head
-from firth.artifact.formats.huggingface_tokens import export_tokenizer, import_tokenizer
+from firth.artifact.formats.huggingface_config import Config, model_type_for, model_type_of, stored_recipe
+from firth.artifact.formats.huggingface_tasks import HfTaskHead, split_head, task_recipe_of, task_to_huggingface
+from firth.artifact.formats.huggingface_tokenizer import export_tokenizer, import_tokenizer, wordpiece_json
 from firth.artifact.formats.huggingface_weights import (
+    ImportedWeights,
     Tensors,
-    Weights,
-    choose_rows,
+    drop_absent_tokens,
     from_huggingface,
-    shortened,
+    model_tensors,
+    select_tokens,
     to_huggingface,
-    without_absent,
+    truncate_positions,
 )
-from firth.artifact.formats.huggingface_writing import write_files
-from firth.artifact.models import save
-from firth.errors import AbilityError
-from firth.files import digest_file
+from firth.artifact.manifest import parse_json
+from firth.artifact.models import save_imported
+from firth.artifact.tensors import read_errors, read_header
+from firth.errors import AbilityError, ArtifactError
+from firth.files import digest_file, new_folder
+from firth.lm.language_model import UnknownWordModel
 from firth.nets.model import NetModel
 from firth.nets.recipe import NetRecipe
 from firth.progress import note
-from firth.tasks.frame import usual_marks
-from firth.tasks.model import TaskModel
 from firth.tasks.recipe import TaskRecipe
-from firth.tokens.spelling import Spelling
+from firth.tasks.sequences import default_special_tokens
+from firth.tasks.task import TaskModel
 from firth.tokens.tokenizer import EOS, MASK, PAD, Tokenizer
 
 __all__ = ["export_huggingface", "from_huggingface", "import_huggingface", "read_model", "to_huggingface"]
 
 Report = dict[str, Any]
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+_MAX_SIZE = {"tokenizer.json": 512 << 20, "vocab.txt": 64 << 20, _INDEX: 64 << 20}
+_MAX_OTHER_SIZE = 16 << 20  # bytes of config.json and the like
+_POOLINGS = {"mean": "whole", "pooling_mode_mean_tokens": "whole", "cls": "first", "pooling_mode_cls_token": "first"}
+"""Poolings of sentence-transformers -> those of `firth embed`."""
+
+
+class SentencePooling(NamedTuple):
+    """Pooling settings of a sentence-transformers model."""
+
+    pooling: str  # name in `firth embed`
+    unit: bool  # whether vectors are normalised to unit length
+    length: int | None  # maximum number of tokens of a text, special tokens included
 
 
 def export_huggingface(model: Any, path: Path) -> Report:
-    """Writes a Transformer, fine-tuned or not, as a folder that `transformers` loads, whole or not at all."""
+    """Write a Transformer, fine-tuned or not, as a folder that `transformers` loads, completely or not at all."""
     if isinstance(model, TaskModel):
-        return export_task(model, path)
+        config, tensors = task_to_huggingface(model.recipe, model_tensors(model))
+        tokenizer, kept = model.tokenizer, range(len(model.tokenizer))
+        return _write_files(path, model.recipe.network, config, tensors, tokenizer, kept, for_task=True)
     if not isinstance(model, NetModel):
         raise AbilityError("Hugging Face folders hold neural models: export one such as bert, roberta or gpt2.")
-    arrays = {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in model.arrays().items()}
-    return write_folder(path, model.recipe, arrays, model.tokenizer)
+    return write_folder(path, model.recipe, model_tensors(model), model.tokenizer)
 
 
 def write_folder(path: Path, recipe: NetRecipe, arrays: Tensors, tokenizer: Tokenizer) -> Report:
-    """Writes the folder of a model, given by its parameters and those of its objectives, `heads.*`."""
-    kind = kind_of(recipe)
-    recipe, state, kept = without_absent(recipe, arrays)
+    """Write the folder of a model, given its parameters and those of its objectives, `heads.*`."""
+    model_type = model_type_for(recipe)
+    recipe, state, kept = drop_absent_tokens(recipe, arrays)
     config, tensors = to_huggingface(recipe, state, state)
-    if kind.causal:
+    if model_type.is_causal:
         end = kept.index(EOS)
         config |= {"pad_token_id": PAD if PAD in kept else None, "bos_token_id": end, "eos_token_id": end}
-    files = {
-        "config.json": config,
-        **export_tokenizer(tokenizer, kind, recipe, kept),
+    return _write_files(path, recipe, config, tensors, tokenizer, kept)
+
+
+def _write_files(
+    path: Path,
+    recipe: NetRecipe,
+    config: Config,
+    tensors: Tensors,
+    tokenizer: Tokenizer,
+    kept: Sequence[int],
+    *,
+    for_task: bool = False,
+) -> Report:
+    model_type = model_type_for(recipe)
+    files = {"config.json": config, **export_tokenizer(tokenizer, model_type, recipe, kept, for_task)}
+    with new_folder(path) as draft:
+        for name, content in files.items():
+            (draft / name).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        save_file(contiguous, draft / _WEIGHTS, metadata={"format": "pt"})
+    return {
+        "type": model_type.name,
+        **({"architecture": config["architectures"][0]} if for_task else {}),
+        "vocabulary": len(kept),
+        "parameters": sum(tensor.numel() for tensor in tensors.values()),
+        "bytes": sum(file.stat().st_size for file in path.iterdir()),
     }
-    return {"type": kind.name, "vocabulary": len(kept)} | write_files(path, files, tensors)
 
 
 @dataclass
-class Imported:
-    """A model as it was read, before it is built: what an artifact keeps of it."""
+class ImportedModel:
+    """The parts of an artifact that were read from a folder; the network is not built."""
 
     recipe: NetRecipe | TaskRecipe
     tokenizer: Tokenizer
     tensors: dict[str, Any]
     report: Report
-    digest: str
-    """SHA-256 of the weights."""
+    digest: str  # SHA-256 of the weights
 
     def arrays(self) -> dict[str, Any]:
         return self.tensors
 
 
 def import_huggingface(path: Path, out: Path, task: str | None = None) -> Report:
-    """Makes an artifact of a folder that `save_pretrained` wrote.
+    """Make an artifact of a folder that `save_pretrained` wrote.
 
-    `task` says what a model with a head was trained for where its class does several: classify or pair.
+    `task` is the task of a fine-tuned model whose class serves several: classify or pair.
     """
     started = time.monotonic()
-    found = read_parts(path, task)
-    save(
-        out,
-        found,
-        name="imported",
-        recipe=found.recipe,
-        budget={"asked": None, "spent": {"seconds": time.monotonic() - started}},
-        corpus={"layout": "lines", "imported": path.name, "digest": found.digest},
-        seed=0,
-        metrics=found.report,
-    )
+    found = read_huggingface(path, task)
+    save_imported(out, found, path, started, found.report, found.digest)
     return found.report
 
 
 def read_model(path: Path, task: str | None = None) -> Any:
-    """The model of a folder, ready for use."""
-    found = read_parts(path, task)
+    """The model of a folder."""
+    found = read_huggingface(path, task)
     return found.recipe.restore(found.arrays(), found.tokenizer, "lines")
 
 
-def read_parts(path: Path, task: str | None = None) -> Imported:
-    """What a folder that `save_pretrained` wrote holds, with our ids and under our names."""
-    folder = read_folder(path)
-    head, tensors = split_head(folder.config, folder.tensors, task)
-    weights = from_huggingface(folder.config, tensors)
-    if folder.sentences is not None and folder.sentences.length is not None:
-        weights = shortened(weights, folder.sentences.length)
-    kind, stored = find_kind(folder.config), stored_recipe(folder.config)
+def read_huggingface(path: Path, task: str | None = None) -> ImportedModel:
+    """The content of a folder that `save_pretrained` wrote, with our token ids and tensor names."""
+    with read_errors(path):
+        if not path.is_dir():
+            what = "is a file" if path.exists() else "does not exist"
+            raise ArtifactError(f"{path} {what}: give the folder that save_pretrained wrote, with its config.json.")
+    config, files = _read_json(path / "config.json", required=True), _find_weights(path)
+    settings = _read_json(path / "special_tokens_map.json") | _read_json(path / "tokenizer_config.json")
+    tensors, tokenizer_data, sentences = _read_tensors(files), _read_tokenizer(path, settings), _read_sentences(path)
+    head, tensors = split_head(config, tensors, task)
+    weights = from_huggingface(config, tensors)
+    if sentences is not None and sentences.length is not None:
+        weights = truncate_positions(weights, sentences.length)
+    model_type, stored = model_type_of(config), stored_recipe(config)
     tokenizer, order = import_tokenizer(
-        folder.tokenizer,
-        folder.settings,
-        kind,
+        tokenizer_data,
+        settings,
+        model_type,
         len(weights.state["embedding.tokens.weight"]),
         stored.tokenizer if stored else None,
-        None if kind.causal and head is None else usual_marks(weights.recipe),
+        None if model_type.is_causal and head is None else default_special_tokens(weights.recipe),
     )
-    network, state = choose_rows(weights.recipe.with_tokenizer(tokenizer.recipe), weights.state, order)
-    recipe = network if head is None else read_task(folder.config, head, network)
+    network, state = select_tokens(weights.recipe.with_tokenizer(tokenizer.recipe), weights.state, order)
+    recipe = network if head is None else task_recipe_of(config, head, network)
     arrays: dict[str, Any] = {} if head is None else head.arrays()
     arrays |= {name: tensor.numpy() for name, tensor in (state | weights.heads).items()}
-    report = {
-        "type": kind.name,
-        "vocabulary": len(tokenizer),
-        "parameters": sum(array.size for array in arrays.values()),
-    }
-    arrays["counts"] = np.zeros(len(tokenizer), dtype=np.int64)  # how often tokens occurred is not told
-    arrays["spelling"] = Spelling.train(tokenizer.vocabulary[MASK + 1 :]).counts
-    report |= _remarks(head, weights, folder.sentences)
-    return Imported(recipe, tokenizer, arrays, report, _digest(folder.weights))
+    parameters = sum(array.size for array in arrays.values())
+    report = {"type": model_type.name, "vocabulary": len(tokenizer), "parameters": parameters}
+    report |= _remarks(head, weights, sentences)
+    arrays["counts"] = np.zeros(len(tokenizer), dtype=np.int64)  # unknown
+    arrays["spelling"] = UnknownWordModel.train(tokenizer.vocabulary[MASK + 1 :]).counts
+    return ImportedModel(recipe, tokenizer, arrays, report, _digest(files))
 
 
-def _remarks(head: Head | None, weights: Weights, sentences: Sentences | None) -> Report:
-    """What else there is to tell of a folder."""
-    told: Report = {}
+def _remarks(head: HfTaskHead | None, weights: ImportedWeights, sentences: SentencePooling | None) -> Report:
+    """Further facts for the report, with a note for those that need attention."""
+    report: Report = {}
     if head is not None:
-        told["task"] = head.task
-        if head.guessed:
-            note("the model was taken for one that labels texts: if it labels pairs, import it with --task pair.")
+        report["task"] = head.task
+        if head.is_guess:
+            note("the model is imported as a classifier of texts: if it classifies pairs, import it with --task pair.")
     if weights.left_out:
-        told["left_out"] = weights.left_out
+        report["left_out"] = weights.left_out
     if weights.new and head is None:
-        told["new"] = weights.new
-        note("the folder has nothing that predicts tokens: that layer is new, and knows nothing until firth adapt.")
+        report["new"] = weights.new
+        note("the folder has no language-modelling head: a new one is randomly initialised; train it with firth adapt.")
     if sentences is not None:
-        told["sentences"] = sentences._asdict()
-        most = weights.recipe.rows.length
-        note(f"the model was made for vectors of sentences of at most {most} tokens: firth embed {sentences.options}")
-    return told
+        report["sentences"] = sentences._asdict()
+        length = weights.recipe.sequence.length
+        options = f"--pooling {sentences.pooling}" + (" --unit" if sentences.unit else "")
+        note(f"the model is for sentence vectors of at most {length} tokens: firth embed {options}")
+    return report
 
 
-def _digest(files: list[Path]) -> str:
-    """The SHA-256 of a file, or of those of several."""
+def _digest(files: Iterable[Path]) -> str:
+    """The SHA-256 of a file, or of the digests of several."""
     digests = [digest_file(file) for file in files]
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _read(path: Path) -> bytes:
+    limit = _MAX_SIZE.get(path.name, _MAX_OTHER_SIZE)
+    with read_errors(path):
+        if not path.is_file():
+            raise ArtifactError(f"{path} is missing: give the folder that save_pretrained wrote.")
+        if path.stat().st_size > limit:
+            raise ArtifactError(f"{path} is larger than {limit} bytes: give the folder that save_pretrained wrote.")
+        return path.read_bytes()
+
+
+def _read_json(path: Path, required: bool = False) -> Config:
+    if not required and not path.exists():
+        return {}
+    found = parse_json(_read(path), path)
+    if not isinstance(found, dict):
+        raise ArtifactError(f"{path} holds no JSON object: give the folder that save_pretrained wrote.")
+    return found
+
+
+def _read_sentences(folder: Path) -> SentencePooling | None:
+    """The settings of sentence-transformers; None if `firth embed` does not support them."""
+    if not (folder / "modules.json").exists():
+        return None
+    modules = parse_json(_read(folder / "modules.json"), folder / "modules.json")
+    found = [one for one in modules if isinstance(one, dict)] if isinstance(modules, list) else []
+    kinds = {str(one.get("type")).rpartition(".")[2]: str(one.get("path")) for one in found}
+    path = kinds.get("Pooling", "")
+    if not kinds.keys() <= {"Transformer", "Pooling", "Normalize"} or not re.fullmatch(r"\d{1,9}_Pooling", path):
+        return None
+    settings = _read_json(folder / path / "config.json")
+    modes = [name for name, value in settings.items() if value is True and name.startswith("pooling_mode_")]
+    pooling = _POOLINGS.get(modes[0] if len(modes) == 1 else str(settings.get("pooling_mode")))
+    length = _read_json(folder / "sentence_bert_config.json").get("max_seq_length")
+    return SentencePooling(pooling, "Normalize" in kinds, length if type(length) is int else None) if pooling else None
+
+
+def _find_weights(folder: Path) -> dict[Path, set[str] | None]:
+    """The safetensors files of the weights; if there are several, with the names of the tensors in each."""
+    if (folder / _WEIGHTS).exists():
+        return {folder / _WEIGHTS: None}
+    index = folder / _INDEX
+    if index.exists():
+        found = _read_json(index, required=True).get("weight_map")
+        if not isinstance(found, dict) or not found or not all(isinstance(name, str) for name in found.values()):
+            raise ArtifactError(f"{index} has no weight_map of tensors and files: save the model again.")
+        names = sorted(set(found.values()))
+        if any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
+            raise ArtifactError(f"{index} names files that are no shards beside it: save the model again.")
+        return {folder / name: {tensor for tensor, file in found.items() if file == name} for name in names}
+    pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
+    if pickles:
+        raise ArtifactError(
+            f"{folder} has its weights in {pickles[0]}, a pickle, which could run any code and is not opened: "
+            "load it with transformers if you trust it, and save_pretrained writes model.safetensors."
+        )
+    raise ArtifactError(f"{folder} has no {_WEIGHTS}: give the folder that save_pretrained wrote.")
+
+
+def _read_tensors(files: Mapping[Path, set[str] | None]) -> Tensors:
+    """The tensors of all files, memory-mapped."""
+    tensors: Tensors = {}
+    for path, wanted in files.items():
+        names = {tensor.name for tensor in read_header(path)}
+        if wanted is not None and names != wanted:
+            raise ArtifactError(f"{path} does not hold the tensors that {_INDEX} lists: save the model again.")
+        try:
+            tensors |= load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise ArtifactError(f"{path} cannot be read ({error}): copy it again.") from None
+    return tensors
+
+
+def _read_tokenizer(folder: Path, settings: Config) -> bytes:
+    path = folder / "vocab.txt"
+    if (folder / "tokenizer.json").exists():
+        return _read(folder / "tokenizer.json")
+    if not path.exists():
+        raise ArtifactError(f"{folder} has no tokenizer.json: save it with AutoTokenizer and save_pretrained.")
+    try:
+        lines = _read(path).decode().split("\n")
+    except UnicodeDecodeError:
+        raise ArtifactError(f"{path} is not UTF-8: copy it again.") from None
+    return wordpiece_json([line.removesuffix("\r") for line in lines if line], settings)

@@ -1,9 +1,10 @@
-"""config.json of a Hugging Face model and our recipe: which type a recipe is there, and what its fields are called."""
+"""config.json of Hugging Face models and recipes: the model type of a recipe, and the keys of its fields."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 from firth.errors import AbilityError, ArtifactError, FirthError, RecipeError
@@ -13,64 +14,50 @@ from firth.recipes.values import describe_type, field_types, fits, recipe_from_j
 from firth.tokens.tokenizer import BOS, EOS, PAD
 
 Config = dict[str, Any]
-OURS = "firth"
-"""The key of config.json under which our recipe is kept; nobody else looks at it."""
+RECIPE_KEY = "firth"  # key of config.json that holds the recipe; other programs ignore it
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A type of Hugging Face models."""
+class ModelType:
+    """A model type of Hugging Face."""
 
-    name: str
-    """`model_type` in config.json."""
-    base: Callable[[], NetRecipe]
-    """The published member of the lineage, for all that a config.json does not tell."""
-    fields: Mapping[str, tuple[str, Any]]
-    """Field of our recipe -> their key, and the value that it has if it is left out."""
-    activations: Mapping[str, str]
-    """Their activations that are ours; of several, the last one is written."""
-    architecture: str
-    """The class with the head for language modelling."""
-    pairs: str = ""
-    """The class that judges pairs as well."""
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Their keys that must have this value, which they have if they are left out."""
+    name: str  # `model_type` in config.json
+    published: Callable[[], NetRecipe]  # the published recipe, for fields that config.json lacks
+    fields: Mapping[str, tuple[str, Any]]  # recipe field -> key of config.json and its default
+    activations: Mapping[str, str]  # theirs -> ours; of several for one of ours, the last is written
+    architecture: str  # the class with the language-modelling head
+    pair_architecture: str = ""  # the class with a head for sentence pairs as well
+    required: Mapping[str, Any] = field(default_factory=dict)  # keys with the only value that is read, the default
 
     @property
-    def causal(self) -> bool:
-        """Whether models of this type predict the next token."""
-        return not self.pairs and self.name != "roberta"
+    def is_causal(self) -> bool:
+        return not self.pair_architecture and self.name != "roberta"
 
     @property
     def prefix(self) -> str:
-        """What the names of all tensors but those of heads begin with."""
-        return "transformer." if self.causal else f"{self.name}."
+        """Prefix of all tensor names but those of heads."""
+        return "transformer." if self.is_causal else f"{self.name}."
 
 
-_SIZES = {
-    "encoder.width": ("hidden_size", 768),
-    "encoder.layers": ("num_hidden_layers", 12),
-    "encoder.heads": ("num_attention_heads", 12),
-    "encoder.inner": ("intermediate_size", 3072),
-    "encoder.eps": ("layer_norm_eps", 1e-12),
-    "encoder.activation": ("hidden_act", "gelu"),
-    "encoder.dropout": ("hidden_dropout_prob", 0.1),
-    "encoder.attention_dropout": ("attention_probs_dropout_prob", 0.1),
-    "embedding.segments": ("type_vocab_size", 2),
-    "rows.length": ("max_position_embeddings", 512),
-}
-_CAUSAL_SIZES = {
-    "encoder.width": ("n_embd", 768),
-    "encoder.layers": ("n_layer", 12),
-    "encoder.heads": ("n_head", 12),
-    "encoder.inner": ("n_inner", None),
-    "encoder.eps": ("layer_norm_epsilon", 1e-5),
-    "encoder.activation": ("activation_function", "gelu_new"),
-    "encoder.dropout": ("resid_pdrop", 0.1),
-    "encoder.attention_dropout": ("attn_pdrop", 0.1),
-    "embedding.dropout": ("embd_pdrop", 0.1),
-    "rows.length": ("n_positions", 1024),
-}
+_FIELDS: tuple[tuple[str, str, Any, Any, str, Any], ...] = (
+    ("encoder.width", "hidden_size", 768, 4096, "n_embd", 768),
+    ("encoder.layers", "num_hidden_layers", 12, 12, "n_layer", 12),
+    ("encoder.heads", "num_attention_heads", 12, 64, "n_head", 12),
+    ("encoder.ffn_width", "intermediate_size", 3072, 16384, "n_inner", None),
+    ("encoder.eps", "layer_norm_eps", 1e-12, 1e-12, "layer_norm_epsilon", 1e-5),
+    ("encoder.activation", "hidden_act", "gelu", "gelu_new", "activation_function", "gelu_new"),
+    ("encoder.dropout", "hidden_dropout_prob", 0.1, 0.0, "resid_pdrop", 0.1),
+    ("encoder.attention_dropout", "attention_probs_dropout_prob", 0.1, 0.0, "attn_pdrop", 0.1),
+    ("embedding.segments", "type_vocab_size", 2, 2, "", None),
+    ("embedding.dropout", "", None, None, "embd_pdrop", 0.1),
+    ("sequence.length", "max_position_embeddings", 512, 512, "n_positions", 1024),
+)
+"""Recipe field, key and defaults of BERT and ALBERT, key and default of GPT-2."""
+_BERT_FIELDS = {ours: (key, default) for ours, key, default, _, _, _ in _FIELDS if key}
+_ALBERT_FIELDS = {ours: (key, default) for ours, key, _, default, _, _ in _FIELDS if key}
+_GPT2_FIELDS = {ours: (key, default) for ours, _, _, _, key, default in _FIELDS if key}
+# The feed-forward layers of GPT are always four times as wide.
+_GPT_FIELDS = {ours: pair for ours, pair in _GPT2_FIELDS.items() if ours != "encoder.ffn_width"}
 _ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_pytorch_tanh": "gelu-tanh",
@@ -80,181 +67,158 @@ _ACTIVATIONS = {
 }
 _PLAIN = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False, "pruned_heads": {}}
 
-KINDS = {
-    kind.name: kind
-    for kind in (
-        Kind("bert", bert, _SIZES, _ACTIVATIONS, "BertForMaskedLM", "BertForPreTraining", _PLAIN),
+MODEL_TYPES = {
+    model_type.name: model_type
+    for model_type in (
+        ModelType("bert", bert, _BERT_FIELDS, _ACTIVATIONS, "BertForMaskedLM", "BertForPreTraining", _PLAIN),
         # RoBERTa's head has gelu whatever its layers have.
-        Kind("roberta", roberta, _SIZES, {"gelu": "gelu"}, "RobertaForMaskedLM", fixed=_PLAIN),
-        Kind(
+        ModelType("roberta", roberta, _BERT_FIELDS, {"gelu": "gelu"}, "RobertaForMaskedLM", required=_PLAIN),
+        ModelType(
             "albert",
             albert,
-            {
-                **_SIZES,
-                "embedding.width": ("embedding_size", 128),
-                "encoder.width": ("hidden_size", 4096),
-                "encoder.heads": ("num_attention_heads", 64),
-                "encoder.inner": ("intermediate_size", 16384),
-                "encoder.activation": ("hidden_act", "gelu_new"),
-                "encoder.dropout": ("hidden_dropout_prob", 0.0),
-                "encoder.attention_dropout": ("attention_probs_dropout_prob", 0.0),
-            },
+            _ALBERT_FIELDS | {"embedding.width": ("embedding_size", 128)},
             _ACTIVATIONS,
             "AlbertForMaskedLM",
             "AlbertForPreTraining",
-            {**_PLAIN, "num_hidden_groups": 1, "inner_group_num": 1, "tie_word_embeddings": True},
+            _PLAIN | {"num_hidden_groups": 1, "inner_group_num": 1, "tie_word_embeddings": True},
         ),
-        Kind(
+        ModelType(
             "gpt2",
             gpt2,
-            _CAUSAL_SIZES,
+            _GPT2_FIELDS,
             _ACTIVATIONS,
             "GPT2LMHeadModel",
-            fixed={
-                "add_cross_attention": False,
-                "pruned_heads": {},
-                "scale_attn_weights": True,
-                "scale_attn_by_inverse_layer_idx": False,
-            },
+            required={"add_cross_attention": False, "pruned_heads": {}}
+            | {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False},
         ),
-        Kind(
+        ModelType(
             "openai-gpt",
             gpt,
-            # What they call gelu there is the approximation; feed-forward layers are always four times as wide.
-            {
-                **{ours: pair for ours, pair in _CAUSAL_SIZES.items() if ours != "encoder.inner"},
-                "encoder.activation": ("afn", "gelu"),
-                "rows.length": ("n_positions", 512),
-            },
-            {"gelu": "gelu-tanh", "relu": "relu"},
+            _GPT_FIELDS | {"encoder.activation": ("afn", "gelu"), "sequence.length": ("n_positions", 512)},
+            {"gelu": "gelu-tanh", "relu": "relu"},  # their gelu is the tanh approximation here
             "OpenAIGPTLMHeadModel",
-            fixed={"pruned_heads": {}},
+            required={"pruned_heads": {}},
         ),
     )
 }
-"""What can be exported and imported."""
-_KNOWN = ", ".join(KINDS)
+"""Model types that can be exported and imported."""
+_SUPPORTED = ", ".join(MODEL_TYPES)
 
 
-def kind_of(recipe: NetRecipe) -> Kind:
-    """The type that a model of this recipe is at Hugging Face, by its parts.
+def model_type_for(recipe: NetRecipe) -> ModelType:
+    """The model type that a recipe has at Hugging Face, by its parts.
 
     >>> from firth.recipes.nets import elmo
-    >>> kind_of(albert()).name, kind_of(gpt()).name
+    >>> model_type_for(albert()).name, model_type_for(gpt()).name
     ('albert', 'openai-gpt')
-    >>> kind_of(elmo())
+    >>> model_type_for(elmo())
     Traceback (most recent call last):
     ...
-    firth.errors.AbilityError: Hugging Face has no such model (encoder.kind=lstm): export one such as bert, \
-roberta, albert, gpt2 or gpt.
+    firth.errors.AbilityError: Hugging Face has no such model (encoder.kind=lstm): export one such as bert or gpt2.
     """
-    if fault := _fault(recipe):
-        raise AbilityError(
-            f"Hugging Face has no such model ({fault}): export one such as bert, roberta, albert, gpt2 or gpt."
-        )
+    if part := _unsupported_part(recipe):
+        raise AbilityError(f"Hugging Face has no such model ({part}): export one such as bert or gpt2.")
     if recipe.visibility == "causal":
-        return KINDS["gpt2" if recipe.encoder.norm == "pre" else "openai-gpt"]
-    if recipe.encoder.share == "all":
-        return KINDS["albert"]
+        return MODEL_TYPES["gpt2" if recipe.encoder.norm == "pre" else "openai-gpt"]
+    if recipe.encoder.tie_layers == "all":
+        return MODEL_TYPES["albert"]
     plain = not recipe.embedding.segments and not pair_objective(recipe) and recipe.encoder.activation == "gelu"
-    return KINDS["roberta" if plain else "bert"]
+    return MODEL_TYPES["roberta" if plain else "bert"]
 
 
-def _fault(recipe: NetRecipe) -> str:
-    """What no model of theirs has."""
+def _unsupported_part(recipe: NetRecipe) -> str:
+    """The first part of a recipe that no model type supports."""
     embedding, encoder, output = recipe.embedding, recipe.encoder, recipe.output
     causal, narrow = recipe.visibility == "causal", embedding.width != encoder.width
-    wrong = {
+    unsupported = {
         f"encoder.kind={encoder.kind}": encoder.kind != "transformer",
         f"visibility={recipe.visibility}": recipe.visibility not in ("causal", "bidirectional"),
         f"embedding.positions={embedding.positions}": embedding.positions != "learned",
         f"embedding.characters={embedding.characters}": embedding.characters,
         f"output.kind={output.kind}": output.kind not in ("tied", "full"),
         f"encoder.norm={encoder.norm}": encoder.norm not in (("pre", "post") if causal else ("post",)),
-        f"encoder.share={encoder.share}": encoder.share not in (("none",) if causal else ("none", "all")),
+        f"encoder.tie_layers={encoder.tie_layers}": encoder.tie_layers
+        not in (("none",) if causal else ("none", "all")),
         f"embedding.norm={embedding.norm}": embedding.norm == causal,
         f"output.transform={output.transform}": output.transform == causal,
         f"embedding.segments={embedding.segments}": causal and embedding.segments > 0,
-        f"embedding.width={embedding.width}": narrow and encoder.share != "all",
-        "encoder.share=all with output.kind=full": encoder.share == "all" and output.kind == "full",
+        f"embedding.width={embedding.width}": narrow and encoder.tie_layers != "all",
+        "encoder.tie_layers=all with output.kind=full": encoder.tie_layers == "all" and output.kind == "full",
         f"encoder.layers={encoder.layers}": encoder.layers < 1,
     }
     if causal and encoder.norm == "post":
-        wrong[f"encoder.activation={encoder.activation}"] = encoder.activation not in ("gelu-tanh", "relu")
-        wrong[f"encoder.inner={encoder.inner}"] = encoder.inner != 4 * encoder.width
-    return next((fault for fault, is_so in wrong.items() if is_so), "")
+        unsupported[f"encoder.activation={encoder.activation}"] = encoder.activation not in ("gelu-tanh", "relu")
+        unsupported[f"encoder.ffn_width={encoder.ffn_width}"] = encoder.ffn_width != 4 * encoder.width
+    return next((part for part, is_unsupported in unsupported.items() if is_unsupported), "")
 
 
 def pair_objective(recipe: NetRecipe) -> str:
-    """The objective that judges pairs, if there is one."""
+    """The sentence-pair objective of a recipe, or an empty string."""
     return next((name for name in recipe.names if name in ("nsp", "sop")), "")
 
 
-def config_of(recipe: NetRecipe, vocabulary: int, *, pairs: bool) -> Config:
-    """The config.json of a model with so many tokens, and perhaps a head that judges pairs."""
-    kind = kind_of(recipe)
-    shift = PAD + 1 if kind.name == "roberta" else 0
-    spelt = {ours: theirs for theirs, ours in kind.activations.items()}
-    special = {
-        "encoder.activation": spelt[recipe.encoder.activation],
-        "rows.length": recipe.rows.length + shift,
+def make_config(recipe: NetRecipe, vocabulary: int, *, pair_head: bool) -> Config:
+    """The config.json of a model with `vocabulary` tokens, with or without a head for sentence pairs."""
+    model_type = model_type_for(recipe)
+    offset = PAD + 1 if model_type.name == "roberta" else 0
+    their_activations = {ours: theirs for theirs, ours in model_type.activations.items()}
+    converted = {
+        "encoder.activation": their_activations[recipe.encoder.activation],
+        "sequence.length": recipe.sequence.length + offset,
         "embedding.segments": recipe.embedding.segments or 1,
     }
-    kept = replace(recipe, tokenizer=replace(recipe.tokenizer, dictionary=None))
-    config: Config = {
-        "model_type": kind.name,
-        "architectures": [kind.pairs if pairs else kind.architecture],
+    stored = replace(recipe, tokenizer=replace(recipe.tokenizer, dictionary=None))
+    return {
+        "model_type": model_type.name,
+        "architectures": [model_type.pair_architecture if pair_head else model_type.architecture],
         "vocab_size": vocabulary,
-        **{theirs: special.get(ours, _get(recipe, ours)) for ours, (theirs, _) in kind.fields.items()},
+        **{theirs: converted.get(ours, attrgetter(ours)(recipe)) for ours, (theirs, _) in model_type.fields.items()},
         "tie_word_embeddings": recipe.output.kind == "tied",
         "pad_token_id": PAD,
-        "bos_token_id": EOS if kind.causal else BOS,
+        "bos_token_id": EOS if model_type.is_causal else BOS,
         "eos_token_id": EOS,
         "dtype": "float32",
-        OURS: recipe_to_json(kept),
+        RECIPE_KEY: recipe_to_json(stored),
     }
-    return config
 
 
-def recipe_of(config: Config, *, segments: bool, pairs: bool) -> NetRecipe:
+def recipe_from_config(config: Config, *, segments: bool, pair_head: bool) -> NetRecipe:
     """The recipe of a config.json.
 
-    `segments`: whether a single segment has a vector that matters; `pairs`: whether there is a head that judges pairs.
+    `segments`: whether the embedding of a single segment is not zero; `pair_head`: whether the model has a head for
+    sentence pairs.
     """
-    kind = find_kind(config)
-    _check_fixed(kind, config)
-    values = _values(kind, config)
+    model_type = model_type_of(config)
+    _check_required(model_type, config)
+    values = _recipe_values(model_type, config)
     if values.get("embedding.segments") == 1 and not segments:
         values["embedding.segments"] = 0
     base = stored_recipe(config)
-    if base is None or not _alike(kind_of(base), kind):
-        base = kind.base()
+    names = {model_type.name, model_type_for(base).name} if base else set()
+    # BERT and RoBERTa differ only in how they number positions.
+    if base is None or (len(names) > 1 and names != {"bert", "roberta"}):
+        base = model_type.published()
         values.setdefault("embedding.dropout", values["encoder.dropout"])
-    output = replace(base.output, kind="tied" if is_tied(config) else "full", bias=not kind.causal)
+    output = replace(base.output, kind="tied" if is_tied(config) else "full", bias=not model_type.is_causal)
     try:
-        recipe = _with_objectives(base, kind, pairs, values.get("embedding.segments", 0))
+        recipe = _with_objectives(base, model_type, pair_head, values.get("embedding.segments", 0))
         recipe = replace(_with_fields(recipe, values), output=output)
     except RecipeError as error:
-        raise ArtifactError(f"config.json asks for what Firth cannot build: {error}") from None
-    kind_of(recipe)
+        raise ArtifactError(f"config.json describes a model that Firth cannot build: {error}") from None
+    model_type_for(recipe)
     return recipe
 
 
-def _check_fixed(kind: Kind, config: Config) -> None:
-    for key, wanted in kind.fixed.items():
+def _check_required(model_type: ModelType, config: Config) -> None:
+    for key, wanted in model_type.required.items():
         if config.get(key, wanted) != wanted:
-            raise ArtifactError(f"config.json has {key}={config[key]!r:.80}: Firth reads models with {wanted!r} alone.")
+            raise ArtifactError(f"config.json has {key}={config[key]!r:.80}: Firth reads models with {wanted!r} only.")
     if config.get("quantization_config"):
         raise ArtifactError("config.json says that the weights are quantised: save the model in float32 first.")
 
 
-def _alike(one: Kind, two: Kind) -> bool:
-    """Whether models of two types are built alike: BERT and RoBERTa count positions differently, and that is all."""
-    return one is two or {one.name, two.name} == {"bert", "roberta"}
-
-
 def is_tied(config: Config) -> bool:
-    """Whether the output has the vectors of the embedding."""
+    """Whether the output layer shares the weights of the embedding."""
     tied = config.get("tie_word_embeddings", True)
     if not isinstance(tied, bool):
         raise ArtifactError(f"config.json has tie_word_embeddings={tied!r:.80}: it must be true or false.")
@@ -262,25 +226,25 @@ def is_tied(config: Config) -> bool:
 
 
 def stored_recipe(config: Config) -> NetRecipe | None:
-    """The recipe that was kept in a config.json, if there is one that can be read and exported."""
+    """The recipe that Firth stored in a config.json, if it can be read and exported."""
     try:
-        found = recipe_from_json(config[OURS])
-        return found if isinstance(found, NetRecipe) and kind_of(found) else None
+        found = recipe_from_json(config[RECIPE_KEY])
+        return found if isinstance(found, NetRecipe) and model_type_for(found) else None
     except (FirthError, KeyError, TypeError, ValueError):
         return None
 
 
-def find_kind(config: Config) -> Kind:
-    """The type that a config.json names."""
+def model_type_of(config: Config) -> ModelType:
+    """The model type of a config.json."""
     name = config.get("model_type")
-    if not isinstance(name, str) or name not in KINDS:
-        raise ArtifactError(f"config.json has model_type={name!r:.80}, which Firth cannot read: it reads {_KNOWN}.")
-    return KINDS[name]
+    if not isinstance(name, str) or name not in MODEL_TYPES:
+        raise ArtifactError(f"config.json has model_type={name!r:.80}, which Firth cannot read: it reads {_SUPPORTED}.")
+    return MODEL_TYPES[name]
 
 
-def shift_of(kind: Kind, config: Config) -> int:
-    """Rows before the first position: RoBERTa counts from the one after that of padding."""
-    if kind.name != "roberta":
+def position_offset(model_type: ModelType, config: Config) -> int:
+    """Unused rows of the position embedding: RoBERTa numbers positions from the padding id + 1."""
+    if model_type.name != "roberta":
         return 0
     padding = config.get("pad_token_id", 1)
     if type(padding) is not int or not 0 <= padding < 1000:
@@ -288,36 +252,29 @@ def shift_of(kind: Kind, config: Config) -> int:
     return padding + 1
 
 
-def _values(kind: Kind, config: Config) -> dict[str, Any]:
-    """The fields of our recipe that a config.json tells."""
-    values = {ours: _value(kind, config, ours) for ours in kind.fields}
-    values["rows.length"] -= shift_of(kind, config)
+def _recipe_values(model_type: ModelType, config: Config) -> dict[str, Any]:
+    values = {ours: _recipe_value(model_type, config, ours) for ours in model_type.fields}
+    values["sequence.length"] -= position_offset(model_type, config)
     values.setdefault("embedding.width", values["encoder.width"])
-    values.setdefault("encoder.inner", 4 * values["encoder.width"])
+    values.setdefault("encoder.ffn_width", 4 * values["encoder.width"])
     return values
 
 
-def _value(kind: Kind, config: Config, ours: str) -> Any:
-    """The value of a field of our recipe, of the right type."""
-    theirs, default = kind.fields[ours]
+def _recipe_value(model_type: ModelType, config: Config, ours: str) -> Any:
+    theirs, default = model_type.fields[ours]
     found = config.get(theirs, default)
-    if ours == "encoder.inner" and found is None:
-        return 4 * _value(kind, config, "encoder.width")
+    if ours == "encoder.ffn_width" and found is None:
+        return 4 * _recipe_value(model_type, config, "encoder.width")
     if ours == "encoder.activation":
-        if not isinstance(found, str) or found not in kind.activations:
-            known = ", ".join(kind.activations)
-            raise ArtifactError(f"config.json has {theirs}={found!r:.80}: Firth reads {kind.name} models with {known}.")
-        return kind.activations[found]
+        if not isinstance(found, str) or found not in model_type.activations:
+            known = ", ".join(model_type.activations)
+            raise ArtifactError(f"config.json has {theirs}={found!r:.80}: Firth reads {model_type.name} with {known}.")
+        return model_type.activations[found]
     part, _, name = ours.partition(".")
-    hint = field_types(type(getattr(kind.base(), part)))[name]
+    hint = field_types(type(getattr(model_type.published(), part)))[name]
     if not fits(found, hint):
         raise ArtifactError(f"config.json has {theirs}={found!r:.80}: it must be {describe_type(hint)}.")
     return found
-
-
-def _get(recipe: NetRecipe, name: str) -> Any:
-    part, _, own = name.partition(".")
-    return getattr(getattr(recipe, part), own)
 
 
 def _with_fields(recipe: NetRecipe, values: Mapping[str, Any]) -> NetRecipe:
@@ -329,16 +286,20 @@ def _with_fields(recipe: NetRecipe, values: Mapping[str, Any]) -> NetRecipe:
     return replace(recipe, **{part: replace(getattr(recipe, part), **chosen) for part, chosen in parts.items()})
 
 
-def _with_objectives(recipe: NetRecipe, kind: Kind, pairs: bool, segments: int) -> NetRecipe:
-    """The recipe with an objective for pairs if there is a head for it; else rows need not be pairs."""
-    if kind.causal:
+def _with_objectives(recipe: NetRecipe, model_type: ModelType, pair_head: bool, segments: int) -> NetRecipe:
+    """The recipe with a sentence-pair objective if there is a head for it; otherwise sequences need not be pairs."""
+    if model_type.is_causal:
         return recipe
     objectives = "+".join(name for name in recipe.names if name not in ("nsp", "sop"))
-    row_format = recipe.rows.format
-    if pairs:
-        judge = recipe if pair_objective(recipe) else kind.base()
-        objectives, row_format = f"{objectives}+{pair_objective(judge)}", judge.rows.format
+    sequence_format = recipe.sequence.format
+    if pair_head:
+        paired = recipe if pair_objective(recipe) else model_type.published()
+        objectives, sequence_format = f"{objectives}+{pair_objective(paired)}", paired.sequence.format
     elif segments < 2:
-        row_format = "full-sentences"
-    rows = replace(recipe.rows, format=row_format)
-    return replace(recipe, objectives=objectives, rows=rows, embedding=replace(recipe.embedding, segments=segments))
+        sequence_format = "full-sentences"
+    return replace(
+        recipe,
+        objectives=objectives,
+        sequence=replace(recipe.sequence, format=sequence_format),
+        embedding=replace(recipe.embedding, segments=segments),
+    )

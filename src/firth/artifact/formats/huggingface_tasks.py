@@ -1,266 +1,238 @@
-"""Fine-tuned models as the classes of Hugging Face that have a head for a task, and back."""
+"""Fine-tuned models to the task classes of Hugging Face and back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from firth.artifact.formats.huggingface_config import Config, Kind, config_of, find_kind, kind_of
-from firth.artifact.formats.huggingface_tokens import export_tokenizer
-from firth.artifact.formats.huggingface_weights import Tensors, body_of, not_finite
-from firth.artifact.formats.huggingface_writing import write_files
+from firth.artifact.formats.huggingface_config import Config, ModelType, make_config, model_type_for, model_type_of
+from firth.artifact.formats.huggingface_weights import Tensors, backbone_tensors, check_shape, first_nonfinite
 from firth.errors import AbilityError, ArtifactError, FirthError
 from firth.nets.recipe import NetRecipe
 from firth.recipes.values import recipe_from_json, recipe_to_json
-from firth.tasks.model import TaskModel
 from firth.tasks.recipe import HeadRecipe, TaskName, TaskRecipe, default_learning
 from firth.tokens.tokenizer import BOS
 
-OURS = "firth_task"
-"""The key of config.json under which our recipe of the task is kept; nobody else looks at it."""
-_PROBLEMS = {
+TASK_KEY = "firth_task"  # key of config.json that holds the task recipe; other programs ignore it
+_PROBLEM_TYPES = {
     "single": "single_label_classification",
     "multi": "multi_label_classification",
     "number": "regression",
 }
-_OF_PAIRS = {"entailment", "contradiction", "equivalent", "paraphrase", "duplicate"}
-"""Labels that only two texts can have, without `not_` before them."""
-_GLUE_PAIRS = {"mnli", "mrpc", "qnli", "qqp", "rte", "stsb", "wnli"}
-"""Tasks of GLUE that are about two texts, as the examples of transformers write them into config.json."""
+_PAIR_LABELS = {"entailment", "contradiction", "equivalent", "paraphrase", "duplicate"}  # without a prefix `not_`
+_GLUE_PAIR_TASKS = {"mnli", "mrpc", "qnli", "qqp", "rte", "stsb", "wnli"}  # as the examples of transformers name them
 
 
-class Form(NamedTuple):
-    """A class of theirs with the head of a task."""
+class HeadClass(NamedTuple):
+    """A class of transformers with a task head."""
 
     architecture: str
-    classifier: str
-    """The layer that gives scores."""
-    pooler: str = ""
-    """The layer before it, which has tanh; nothing where states are scored as they are."""
+    classifier: str  # the layer that computes the logits
+    pooler: str = ""  # the layer with tanh before it, if there is one
 
     @property
-    def biased(self) -> bool:
-        """Whether the scores have a bias."""
+    def has_bias(self) -> bool:
         return self.classifier != "score"
 
 
-def _masked(name: str, pooler: str, texts: Form | None = None) -> dict[TaskName, Form]:
-    """The classes of a masked model; `texts` is the one that classifies, if it is not like the others."""
-    texts = texts or Form(f"{name}ForSequenceClassification", "classifier", pooler)
+def _masked(name: str, pooler: str, texts: HeadClass | None = None) -> dict[TaskName, HeadClass]:
+    """The classes of a masked model; `texts` classifies texts if its layers have other names."""
+    texts = texts or HeadClass(f"{name}ForSequenceClassification", "classifier", pooler)
     return {
         "classify": texts,
         "pair": texts,
-        "tag": Form(f"{name}ForTokenClassification", "classifier"),
-        "span": Form(f"{name}ForQuestionAnswering", "qa_outputs"),
-        "choice": Form(f"{name}ForMultipleChoice", "classifier", pooler),
+        "tag": HeadClass(f"{name}ForTokenClassification", "classifier"),
+        "span": HeadClass(f"{name}ForQuestionAnswering", "qa_outputs"),
+        "choice": HeadClass(f"{name}ForMultipleChoice", "classifier", pooler),
     }
 
 
-FORMS: dict[str, dict[TaskName, Form]] = {
+HEAD_CLASSES: dict[str, dict[TaskName, HeadClass]] = {
     "bert": _masked("Bert", "bert.pooler.dense"),
     "roberta": _masked(
         "Roberta",
         "roberta.pooler.dense",
-        Form("RobertaForSequenceClassification", "classifier.out_proj", "classifier.dense"),
+        HeadClass("RobertaForSequenceClassification", "classifier.out_proj", "classifier.dense"),
     ),
     "albert": _masked("Albert", "albert.pooler"),
     "gpt2": {
-        "classify": Form("GPT2ForSequenceClassification", "score"),
-        "pair": Form("GPT2ForSequenceClassification", "score"),
-        "tag": Form("GPT2ForTokenClassification", "classifier"),
-        "span": Form("GPT2ForQuestionAnswering", "qa_outputs"),
+        "classify": HeadClass("GPT2ForSequenceClassification", "score"),
+        "pair": HeadClass("GPT2ForSequenceClassification", "score"),
+        "tag": HeadClass("GPT2ForTokenClassification", "classifier"),
+        "span": HeadClass("GPT2ForQuestionAnswering", "qa_outputs"),
     },
     "openai-gpt": {
-        "classify": Form("OpenAIGPTForSequenceClassification", "score"),
-        "pair": Form("OpenAIGPTForSequenceClassification", "score"),
+        "classify": HeadClass("OpenAIGPTForSequenceClassification", "score"),
+        "pair": HeadClass("OpenAIGPTForSequenceClassification", "score"),
     },
 }
-"""Type of a Hugging Face model -> task -> the class that does it."""
+"""Model type -> task -> class."""
 
 
-def export_task(model: TaskModel, path: Path) -> dict[str, Any]:
-    """Writes a fine-tuned model as a folder that `transformers` and its pipelines load."""
-    recipe, tokenizer = model.recipe, model.tokenizer
-    arrays = {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in model.arrays().items()}
-    config, tensors = to_their_task(recipe, arrays)
-    kind, network = kind_of(recipe.network), recipe.network
-    tokens = list(range(len(tokenizer)))
-    files = {"config.json": config, **export_tokenizer(tokenizer, kind, network, tokens, framed=True)}
-    told = {"type": kind.name, "architecture": config["architectures"][0], "vocabulary": len(tokens)}
-    return told | write_files(path, files, tensors)
-
-
-def to_their_task(recipe: TaskRecipe, arrays: Mapping[str, Tensor]) -> tuple[Config, Tensors]:
-    """The config.json and the weights of a fine-tuned model, whose arrays are those of its artifact."""
-    form = form_of(recipe)
+def task_to_huggingface(recipe: TaskRecipe, arrays: Mapping[str, Tensor]) -> tuple[Config, Tensors]:
+    """The config.json and the weights of a fine-tuned model, given the arrays of its artifact."""
+    head_class = head_class_of(recipe)
     state = dict(arrays)
     prefix = f"heads.{recipe.task}.head."
     head = {name.removeprefix(prefix): tensor for name, tensor in arrays.items() if name.startswith(prefix)}
-    if not form.biased:
-        norm = _last_norm(recipe.network)
-        state[norm] = state[norm] + _bias_below(head["classifier.weight"], head.pop("classifier.bias"))
-    tensors = body_of(recipe.network, state) | {their_name(form, name): tensor for name, tensor in head.items()}
-    if wrong := not_finite(tensors):
-        raise AbilityError(f"{wrong} holds NaN or infinity: fine-tune the model again at a lower rate.")
-    config = config_of(recipe.network, len(state["embedding.tokens.weight"]), pairs=False)
-    return config | _task_config(recipe, form), tensors
+    if not head_class.has_bias:
+        norm = _last_norm_bias(recipe.network)
+        state[norm] = state[norm] + _bias_as_states(head["classifier.weight"], head.pop("classifier.bias"))
+    tensors = backbone_tensors(recipe.network, state)
+    tensors |= {their_head_name(head_class, name): tensor for name, tensor in head.items()}
+    if wrong := first_nonfinite(tensors):
+        raise AbilityError(f"{wrong} holds NaN or infinity: fine-tune the model again with a lower learning rate.")
+    config = make_config(recipe.network, len(state["embedding.tokens.weight"]), pair_head=False)
+    return config | _task_config(recipe, head_class), tensors
 
 
-def form_of(recipe: TaskRecipe) -> Form:
-    """The class of theirs that is built like a fine-tuned model.
+def head_class_of(recipe: TaskRecipe) -> HeadClass:
+    """The class of transformers with the architecture of a fine-tuned model.
 
     >>> from firth.recipes.nets import roberta
-    >>> form_of(TaskRecipe(task="tag", network=roberta())).architecture
+    >>> head_class_of(TaskRecipe(task="tag", network=roberta())).architecture
     'RobertaForTokenClassification'
-    >>> form_of(TaskRecipe(task="tag", network=roberta(), head=HeadRecipe(crf=True)))
+    >>> head_class_of(TaskRecipe(task="tag", network=roberta(), head=HeadRecipe(crf=True)))
     Traceback (most recent call last):
     ...
     firth.errors.AbilityError: Hugging Face has no class with such a head: for export, tune with --set head.crf=false.
     """
     if recipe.task == "generate":
         raise AbilityError(
-            "Hugging Face has no network that reads a source at once and writes after it: export the model that was "
-            "fine-tuned, or use this one with firth predict."
+            "Hugging Face has no network that encodes a source bidirectionally and continues it: export the model that "
+            "was fine-tuned, or use this one with firth predict."
         )
-    kind = kind_of(recipe.network)
-    if recipe.task not in FORMS[kind.name]:
-        able = ", ".join(name for name, forms in FORMS.items() if recipe.task in forms)
-        raise AbilityError(f"Hugging Face has no class for {recipe.task} with {kind.name}: fine-tune one of {able}.")
-    form = FORMS[kind.name][recipe.task]
-    if changes := _changes(recipe, kind, form):
-        wanted = " ".join(f"--set {change}" for change in changes)
+    model_type = model_type_for(recipe.network)
+    if recipe.task not in HEAD_CLASSES[model_type.name]:
+        others = ", ".join(name for name, classes in HEAD_CLASSES.items() if recipe.task in classes)
+        raise AbilityError(f"Hugging Face has no {model_type.name} class for {recipe.task}: fine-tune one of {others}.")
+    if settings := _needed_settings(recipe, model_type):
+        wanted = " ".join(f"--set {setting}" for setting in settings)
         raise AbilityError(f"Hugging Face has no class with such a head: for export, tune with {wanted}.")
-    return form
+    return HEAD_CLASSES[model_type.name][recipe.task]
 
 
-def _changes(recipe: TaskRecipe, kind: Kind, form: Form) -> list[str]:
-    """What would have to be set for the head to be one of theirs."""
+def _needed_settings(recipe: TaskRecipe, model_type: ModelType) -> list[str]:
+    """The settings that would make the head one of theirs."""
     head = recipe.head
-    wrong = {
+    unsupported = {
         "head.layers=last": head.layers != "last",
         "head.encoder=none": head.encoder != "none",
-        "head.inputs=0": head.inputs > 0,
+        "head.token_width=0": head.token_width > 0,
         "head.crf=false": head.crf and recipe.task == "tag",
-        "inside=1": recipe.inside > 1,
+        "words_per_token=1": recipe.words_per_token > 1,
         "symmetric=false": recipe.symmetric and recipe.task == "pair",
     }
     if recipe.task in ("classify", "pair", "choice"):
-        pooling, pooler = ("last", False) if kind.causal else ("first", True)
-        wrong[f"head.pooling={pooling}"] = head.pooling != pooling
-        wrong[f"head.pooler={str(pooler).lower()}"] = head.pooler != pooler
-    return [change for change, is_so in wrong.items() if is_so]
+        pooling, pooler = ("last", False) if model_type.is_causal else ("first", True)
+        unsupported[f"head.pooling={pooling}"] = head.pooling != pooling
+        unsupported[f"head.pooler={str(pooler).lower()}"] = head.pooler != pooler
+    return [setting for setting, is_needed in unsupported.items() if is_needed]
 
 
-def their_name(form: Form, name: str) -> str:
-    """What they call a tensor of our head: `classifier.weight`, `pooler.bias` and so on."""
+def their_head_name(head_class: HeadClass, name: str) -> str:
+    """Their name of a tensor of our head, such as `classifier.weight` or `pooler.bias`."""
     layer, _, leaf = name.rpartition(".")
-    return f"{form.pooler if layer == 'pooler' else form.classifier}.{leaf}"
+    return f"{head_class.pooler if layer == 'pooler' else head_class.classifier}.{leaf}"
 
 
-def _last_norm(recipe: NetRecipe) -> str:
-    """The bias that is added to the states last of all."""
+def _last_norm_bias(recipe: NetRecipe) -> str:
+    """The name of the last bias that is added to the hidden states."""
     last = recipe.encoder.layers - 1
     return "encoders.0.norm.bias" if recipe.encoder.norm == "pre" else f"encoders.0.layers.{last}.norm2.bias"
 
 
-def _bias_below(weight: Tensor, bias: Tensor) -> Tensor:
-    """The shortest d with weight @ d = bias: their scores have none, so the states take it up: W (h + d) = W h + b."""
+def _bias_as_states(weight: Tensor, bias: Tensor) -> Tensor:
+    """The shortest d with W d = b, to be added to the hidden states: W (h + d) = W h + b, since their logits lack b."""
     double = weight.double()
     found: Tensor = torch.linalg.pinv(double) @ bias.double()
     if not torch.allclose(double @ found, bias.double(), rtol=0, atol=1e-6):
-        raise AbilityError(
-            "the scores of the labels have a bias, for which their class has no place: fine-tune a bert, roberta or "
-            "albert, or a wider network."
-        )
+        raise AbilityError("their class has no bias of the logits: fine-tune a bert or roberta, or a wider network.")
     return found.to(weight.dtype)
 
 
-def _task_config(recipe: TaskRecipe, form: Form) -> Config:
-    """What a config.json tells of a task."""
-    kind = kind_of(recipe.network)
-    dropout = "classifier_dropout_prob" if kind.name == "albert" else "classifier_dropout"
-    told = recipe_to_json(recipe)
-    del told["network"]
-    config: Config = {"architectures": [form.architecture], dropout: recipe.head.dropout, OURS: told}
-    if kind.causal:
+def _task_config(recipe: TaskRecipe, head_class: HeadClass) -> Config:
+    model_type = model_type_for(recipe.network)
+    dropout = "classifier_dropout_prob" if model_type.name == "albert" else "classifier_dropout"
+    stored = recipe_to_json(recipe)
+    del stored["network"]
+    config: Config = {"architectures": [head_class.architecture], dropout: recipe.head.dropout, TASK_KEY: stored}
+    if model_type.is_causal:
         config["bos_token_id"] = BOS
     if recipe.task in ("classify", "pair"):
-        config["problem_type"] = _PROBLEMS[recipe.form]
+        config["problem_type"] = _PROBLEM_TYPES[recipe.form]
     if labels := recipe.labels or (("score",) if recipe.form == "number" else ()):
         config["id2label"] = {str(number): label for number, label in enumerate(labels)}
         config["label2id"] = {label: number for number, label in enumerate(labels)}
     return config
 
 
-class Head(NamedTuple):
-    """The head of a folder that holds a fine-tuned model."""
+class HfTaskHead(NamedTuple):
+    """The task head of a Hugging Face model."""
 
     task: TaskName
-    form: Form
-    tensors: Tensors
-    """Under our names: `classifier.weight` and so on."""
-    guessed: bool
-    """Whether it might be for another task as well."""
+    head_class: HeadClass
+    tensors: Tensors  # with our names, such as `classifier.weight`
+    is_guess: bool  # whether the class serves another task as well
 
     def arrays(self) -> dict[str, Any]:
-        """What an artifact keeps of it."""
         single = {name: tensor.to(torch.float32) for name, tensor in self.tensors.items()}
         return {f"heads.{self.task}.head.{name}": tensor.contiguous().numpy() for name, tensor in single.items()}
 
 
-def split_head(config: Config, tensors: Mapping[str, Tensor], asked: str | None = None) -> tuple[Head | None, Tensors]:
-    """The head of a fine-tuned model and the other weights; no head if the folder holds a language model.
+def split_head(
+    config: Config, tensors: Mapping[str, Tensor], task: str | None = None
+) -> tuple[HfTaskHead | None, Tensors]:
+    """The head of a fine-tuned model, None for a language model, and the other weights.
 
-    `asked` is the task if it is known.
+    `task` is the task if it is known.
     """
-    found = _find_form(config, asked)
+    found = _find_task(config, task)
     if found is None:
         return None, dict(tensors)
-    task, form = found
-    guessed = asked is None and task == "classify" and not _stored(config)
+    head_class = HEAD_CLASSES[model_type_of(config).name][found]
+    is_guess = task is None and found == "classify" and not _stored_recipe(config)
     own: Tensors = {}
-    for layer in ("classifier", *(["pooler"] if form.pooler else [])):
-        for leaf in ("weight", *(["bias"] if form.biased else [])):
+    for layer in ("classifier", *(["pooler"] if head_class.pooler else [])):
+        for leaf in ("weight", *(["bias"] if head_class.has_bias else [])):
             name = f"{layer}.{leaf}"
-            own[name] = _head_tensor(tensors, their_name(form, name))
-    if not form.biased:
+            own[name] = _head_tensor(tensors, their_head_name(head_class, name))
+    if not head_class.has_bias:
         own["classifier.bias"] = own["classifier.weight"].new_zeros(len(own["classifier.weight"]))
-    names = {their_name(form, name) for name in own}
-    return Head(task, form, own, guessed), {name: tensor for name, tensor in tensors.items() if name not in names}
+    names = {their_head_name(head_class, name) for name in own}
+    others = {name: tensor for name, tensor in tensors.items() if name not in names}
+    return HfTaskHead(found, head_class, own, is_guess), others
 
 
-def _find_form(config: Config, asked: str | None) -> tuple[TaskName, Form] | None:
-    """The task of a folder by its class; of several the one that is asked for or was kept, else what labels tell."""
-    named = config.get("architectures")
-    forms = FORMS[find_kind(config).name]
-    able = [task for task, form in forms.items() if named == [form.architecture]]
-    if asked is not None and asked not in able:
-        can = f"its class does {' or '.join(able)}" if able else "it has no head for a task, so fine-tune it instead"
-        raise AbilityError(f"the model cannot be taken for {asked}: {can}; leave --task out.")
-    if not able:
+def _find_task(config: Config, wanted: str | None) -> TaskName | None:
+    """The task of a model by its class; of several the one that is wanted or stored, else by its labels."""
+    classes = HEAD_CLASSES[model_type_of(config).name]
+    possible = [task for task, one in classes.items() if config.get("architectures") == [one.architecture]]
+    if wanted is not None and wanted not in possible:
+        reason = f"its class is for {' or '.join(possible)}" if possible else "it has no task head, so fine-tune it"
+        raise AbilityError(f"the model cannot be imported for {wanted}: {reason}; leave --task out.")
+    if not possible:
         return None
-    known = asked or _stored(config).get("task")
-    task = next((one for one in able if one == known), "pair" if "pair" in able and _judges_pairs(config) else able[0])
-    return task, forms[task]
+    known = wanted or _stored_recipe(config).get("task")
+    default: TaskName = "pair" if "pair" in possible and _has_pair_labels(config) else possible[0]
+    return next((task for task in possible if task == known), default)
 
 
-def _judges_pairs(config: Config) -> bool:
-    """Whether the labels are such as only two texts have, or there is one number, such as how similar they are."""
+def _has_pair_labels(config: Config) -> bool:
+    """Whether the labels are those of sentence pairs, or there is a single number, such as a similarity."""
     labels = config.get("id2label")
-    names = list(labels.values()) if isinstance(labels, dict) else ["", ""]  # as many as transformers has
+    names = list(labels.values()) if isinstance(labels, dict) else ["", ""]  # the default of transformers
     plain = {str(name).lower().replace("-", "_").replace(" ", "_").removeprefix("not_") for name in names}
-    learnt = str(config.get("finetuning_task")).lower().replace("-", "")
-    return len(names) == 1 or not plain.isdisjoint(_OF_PAIRS) or learnt in _GLUE_PAIRS
+    glue_task = str(config.get("finetuning_task")).lower().replace("-", "")
+    return len(names) == 1 or not plain.isdisjoint(_PAIR_LABELS) or glue_task in _GLUE_PAIR_TASKS
 
 
-def _stored(config: Config) -> dict[str, Any]:
-    found = config.get(OURS)
+def _stored_recipe(config: Config) -> dict[str, Any]:
+    found = config.get(TASK_KEY)
     return found if isinstance(found, dict) else {}
 
 
@@ -270,71 +242,64 @@ def _head_tensor(tensors: Mapping[str, Tensor], name: str) -> Tensor:
         raise ArtifactError(f"the weights lack {name}: {again}")
     found = tensors[name]
     if not found.is_floating_point() or found.ndim != (2 if name.endswith("weight") else 1):
-        raise ArtifactError(f"{name} is no layer of a head ({found.dtype}, {tuple(found.shape)}): {again}")
+        raise ArtifactError(f"{name} cannot be a layer of a head ({found.dtype}, {tuple(found.shape)}): {again}")
     if not bool(torch.isfinite(found).all()):
         raise ArtifactError(f"{name} holds NaN or infinity: use a model whose training went well.")
     return found
 
 
-def read_task(config: Config, head: Head, network: NetRecipe) -> TaskRecipe:
-    """The recipe of a fine-tuned model: that which was kept, or what config.json tells."""
-    recipe = _kept_recipe(config, head, network) or _told_recipe(config, head, network)
-    wanted = _outputs(recipe)
+def task_recipe_of(config: Config, head: HfTaskHead, network: NetRecipe) -> TaskRecipe:
+    """The recipe of a fine-tuned model: the stored one, or one inferred from config.json."""
+    recipe = _restore_recipe(config, head, network) or _infer_recipe(config, head, network)
+    wanted = _output_width(recipe)
     sizes = {"classifier.weight": (wanted, network.width), "classifier.bias": (wanted,)}
     sizes |= {"pooler.weight": (network.width, network.width), "pooler.bias": (network.width,)}
     for name, tensor in head.tensors.items():
-        if tuple(tensor.shape) != sizes[name]:
-            raise ArtifactError(
-                f"{their_name(head.form, name)} has the shape {tuple(tensor.shape)}, and config.json asks for "
-                f"{sizes[name]}: give the files of one model."
-            )
+        check_shape(their_head_name(head.head_class, name), tensor, sizes[name])
     return recipe
 
 
-def _outputs(recipe: TaskRecipe) -> int:
-    """How many numbers the last layer of a head tells."""
+def _output_width(recipe: TaskRecipe) -> int:
     return {"span": 2, "choice": 1}.get(recipe.task, 1 if recipe.form == "number" else len(recipe.labels))
 
 
-def _kept_recipe(config: Config, head: Head, network: NetRecipe) -> TaskRecipe | None:
-    """The recipe that was kept in a config.json, if it is one for such a head."""
+def _restore_recipe(config: Config, head: HfTaskHead, network: NetRecipe) -> TaskRecipe | None:
+    """The recipe stored in a config.json, if it fits the head."""
     try:
-        found = recipe_from_json({**_stored(config), "network": asdict(network)})
-        if isinstance(found, TaskRecipe) and found.task == head.task and form_of(found).pooler == head.form.pooler:
-            return found if _outputs(found) else None
+        found = recipe_from_json({**_stored_recipe(config), "network": asdict(network)})
+        if not isinstance(found, TaskRecipe) or found.task != head.task:
+            return None
+        return found if head_class_of(found).pooler == head.head_class.pooler and _output_width(found) else None
     except (FirthError, KeyError, TypeError, ValueError):
-        pass
-    return None
+        return None
 
 
-def _told_recipe(config: Config, head: Head, network: NetRecipe) -> TaskRecipe:
-    """The recipe that a config.json without ours tells."""
+def _infer_recipe(config: Config, head: HfTaskHead, network: NetRecipe) -> TaskRecipe:
     outputs = len(head.tensors["classifier.weight"])
     labels = _labels(config, outputs) if head.task in ("classify", "pair", "tag") else ()
-    form = next((form for form, name in _PROBLEMS.items() if config.get("problem_type") == name), "single")
+    form = next((form for form, name in _PROBLEM_TYPES.items() if config.get("problem_type") == name), "single")
     if head.task == "pair" and outputs == 1:
         form, labels = "number", ()
     elif head.task == "classify" and outputs == 1:
-        raise AbilityError("the model tells one number, which only pairs have here: leave --task out.")
+        raise AbilityError("the model predicts one number, which Firth supports for pairs only: leave --task out.")
     elif head.task == "pair" and form == "multi":
-        raise AbilityError("the model tells several labels at once, which pairs have not here: leave --task out.")
+        raise AbilityError("the model predicts several labels, which Firth lacks for pairs: leave --task out.")
     elif form == "number" or head.task != "classify":
         form = "single"
-    pooled = bool(head.form.pooler)
+    pooling: Any = "last" if network.visibility == "causal" else "first"
     return TaskRecipe(
         task=head.task,
         form=cast(Any, form),
         network=network,
-        head=HeadRecipe(pooling="last" if network.visibility == "causal" else "first", pooler=pooled),
+        head=HeadRecipe(pooling=pooling, pooler=bool(head.head_class.pooler)),
         labels=labels,
         learning=default_learning(),
     )
 
 
 def _labels(config: Config, count: int) -> tuple[str, ...]:
-    """The names of labels in the order of their numbers."""
-    told = config.get("id2label", {str(number): f"LABEL_{number}" for number in range(count)})
-    names: list[Any] = [told.get(str(number)) for number in range(count)] if isinstance(told, dict) else []
-    if len(set(map(str, names))) < count or len(told) > count or not all(isinstance(name, str) for name in names):
+    id2label = config.get("id2label", {str(number): f"LABEL_{number}" for number in range(count)})
+    names: list[Any] = [id2label.get(str(number)) for number in range(count)] if isinstance(id2label, dict) else []
+    if len(set(map(str, names))) < count or len(id2label) > count or not all(isinstance(name, str) for name in names):
         raise ArtifactError(f"config.json must give {count} labels different names from 0 on: correct its id2label.")
     return tuple(names)

@@ -1,6 +1,6 @@
-"""Attention with several heads: softmax(Q K' / sqrt(D) + hidden) V (Vaswani et al. 2017, equation 1).
+"""Multi-head attention: softmax(Q K' / sqrt(D) + bias) V (Vaswani et al. 2017, equation 1).
 
-R rows, A places that ask, L places that are seen, H heads of D numbers, W = H D numbers of a state.
+B batch size, Q queries, L keys, H heads of size D, W = H D hidden width.
 """
 
 from __future__ import annotations
@@ -13,57 +13,64 @@ import torch
 import torch.nn.functional as f
 from torch import Tensor
 
-from firth.nets.noise import Noise
-from firth.nets.visibility import Sight
+from firth.nets.dropout import DropoutRng
+from firth.nets.visibility import AttentionBias
 
-_WEIGHTS = 1 << 18  # that are made at a time, so that they stay near the processor: 1 MB
+_CHUNK = 1 << 18  # attention weights computed at a time, so that they stay in the processor's cache: 1 MB
 
 
-def attend(
-    asking: Tensor | None, seen: Tensor, heads: int, sight: Sight, rate: float = 0.0, noise: Noise | None = None
+def multi_head_attention(
+    queries: Tensor | None,
+    keys_values: Tensor,
+    heads: int,
+    bias: AttentionBias,
+    rate: float = 0.0,
+    rng: DropoutRng | None = None,
 ) -> Tensor:
-    """(R, A, W): for every place that asks, the values of what it sees, by weight.
+    """(B, Q, W): attention of `queries` (B, Q, W) to concatenated keys and values (B, L, 2 W).
 
-    `asking` has the queries (R, A, W), `seen` keys and values side by side (R, L, 2 W); without `asking` it has the
-    queries of the same places before them (R, L, 3 W). With noise some of the weights are dropped.
+    Without `queries` the keys and values have the queries of the same positions before them (B, L, 3 W). With `rng`
+    attention weights are dropped at `rate`.
     """
-    if noise is None and not (torch.is_grad_enabled() and seen.requires_grad):
-        queries, keys, values = (part for parts in _split_both(asking, seen, heads) for part in parts)
-        return look(queries, keys, values, sight)
-    rows, length = seen.shape[:2]
-    asked = length if asking is None else asking.shape[1]
+    if rng is None and not (torch.is_grad_enabled() and keys_values.requires_grad):
+        q, k, v = (part for parts in _split_both(queries, keys_values, heads) for part in parts)
+        return infer_attention(q, k, v, bias)
+    rows, length = keys_values.shape[:2]
+    count = length if queries is None else queries.shape[1]
     mask = None
-    if noise is not None and rate > 0:
-        mask = noise.mask((rows, heads, asked, length), rate, seen.dtype).to(seen.device)
-    found = cast(Tensor, _Attend.apply(asking, seen, heads, sight.hidden, mask))  # type: ignore[no-untyped-call]
-    return found if sight.sees is None else found * sight.sees
+    if rng is not None and rate > 0:
+        mask = rng.mask((rows, heads, count, length), rate, keys_values.dtype).to(keys_values.device)
+    attended = _Attention.apply(queries, keys_values, heads, bias.bias, mask)  # type: ignore[no-untyped-call]
+    return cast(Tensor, attended if bias.query_scale is None else attended * bias.query_scale)
 
 
-def look(queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
-    """(R, A, W) from queries (R, H, A, D), keys and values (R, H, L, D): attention without learning."""
-    hidden = None if sight.hidden is None else sight.hidden[:, None]
-    found = _join(f.scaled_dot_product_attention(queries, keys, values, attn_mask=hidden)[None])
-    return found if sight.sees is None else found * sight.sees
+def infer_attention(queries: Tensor, keys: Tensor, values: Tensor, bias: AttentionBias) -> Tensor:
+    """(B, Q, W) from queries (B, H, Q, D), keys and values (B, H, L, D), without gradients."""
+    added = None if bias.bias is None else bias.bias[:, None]
+    attended = _join_heads(f.scaled_dot_product_attention(queries, keys, values, attn_mask=added)[None])
+    return attended if bias.query_scale is None else attended * bias.query_scale
 
 
-def split(states: Tensor, heads: int, parts: int) -> Tensor:
-    """(R, L, parts W) seen as (parts, R, H, L, D)."""
+def split_heads(states: Tensor, heads: int, parts: int) -> Tensor:
+    """(B, L, parts W) viewed as (parts, B, H, L, D)."""
     rows, length = states.shape[:2]
     return states.view(rows, length, parts, heads, -1).permute(2, 0, 3, 1, 4)
 
 
-def _join(parts: Tensor) -> Tensor:
-    """The inverse of `split`."""
+def _join_heads(parts: Tensor) -> Tensor:
+    """The inverse of `split_heads`."""
     return parts.permute(1, 3, 0, 2, 4).flatten(2)
 
 
-def _split_both(asking: Tensor | None, seen: Tensor, heads: int) -> list[Tensor]:
+def _split_both(queries: Tensor | None, keys_values: Tensor, heads: int) -> list[Tensor]:
     """Queries, then keys and values; or all three together."""
-    return [split(seen, heads, 3)] if asking is None else [split(asking, heads, 1), split(seen, heads, 2)]
+    if queries is None:
+        return [split_heads(keys_values, heads, 3)]
+    return [split_heads(queries, heads, 1), split_heads(keys_values, heads, 2)]
 
 
-class _Attend(torch.autograd.Function):
-    """Some rows at a time: what is made of them is used again while it is near the processor.
+class _Attention(torch.autograd.Function):
+    """Some rows at a time, whose weights are used again while they are in the cache.
 
     With P = softmax(S), the mask M of dropout and O = (P M) V: dV = (P M)' dO, dP = (dO V') M and
     dS = P (dP - sum over keys of dP P).
@@ -71,54 +78,54 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, asking: Tensor | None, seen: Tensor, heads: int, hidden: Tensor | None, mask: Tensor | None
+        ctx: Any, queries: Tensor | None, keys_values: Tensor, heads: int, bias: Tensor | None, mask: Tensor | None
     ) -> Tensor:
-        first, *rest = _split_both(asking, seen, heads)
-        rows, _, asked, size = first.shape[1:]
-        weights = seen.new_empty(rows, heads, asked, seen.shape[1])
-        found = split(seen.new_empty(rows, asked, heads * size), heads, 1)
-        for some in _groups(weights):
-            q, k, v = _whole(first, rest, some)
+        first, *rest = _split_both(queries, keys_values, heads)
+        rows, _, count, size = first.shape[1:]
+        weights = keys_values.new_empty(rows, heads, count, keys_values.shape[1])
+        attended = split_heads(keys_values.new_empty(rows, count, heads * size), heads, 1)
+        for some in _chunks(weights):
+            q, k, v = _contiguous(first, rest, some)
             scores = weights[some].flatten(0, 1)
             torch.baddbmm(scores, q, k.mT, beta=0, alpha=1 / math.sqrt(size), out=scores)
-            if hidden is not None:
-                weights[some] += hidden[some if len(hidden) > 1 else slice(None), None]
+            if bias is not None:
+                weights[some] += bias[some if len(bias) > 1 else slice(None), None]
             torch.softmax(scores, -1, out=scores)
             used = scores if mask is None else scores * mask[some].flatten(0, 1)
-            found[0, some] = torch.bmm(used, v).view(-1, heads, asked, size)
-        ctx.save_for_backward(asking, seen, weights, mask)
-        return _join(found)
+            attended[0, some] = torch.bmm(used, v).view(-1, heads, count, size)
+        ctx.save_for_backward(queries, keys_values, weights, mask)
+        return _join_heads(attended)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None, None, None]:
-        asking, seen, weights, mask = ctx.saved_tensors
+        queries, keys_values, weights, mask = ctx.saved_tensors
         heads = weights.shape[1]
-        first, *rest = _split_both(asking, seen, heads)
-        d_asking, d_seen = None if asking is None else torch.empty_like(asking), torch.empty_like(seen)
-        d_parts = [part for parts in _split_both(d_asking, d_seen, heads) for part in parts]
-        d_found = split(gradient.contiguous(), heads, 1)
-        for some in _groups(weights):
-            q, k, v = _whole(first, rest, some)
-            (d_out,) = _whole(d_found, [], some)
-            kept = weights[some].flatten(0, 1)
+        first, *rest = _split_both(queries, keys_values, heads)
+        d_queries = None if queries is None else torch.empty_like(queries)
+        d_keys_values = torch.empty_like(keys_values)
+        d_parts = [part for parts in _split_both(d_queries, d_keys_values, heads) for part in parts]
+        d_attended = split_heads(gradient.contiguous(), heads, 1)
+        for some in _chunks(weights):
+            q, k, v = _contiguous(first, rest, some)
+            (d_out,) = _contiguous(d_attended, [], some)
+            p = weights[some].flatten(0, 1)
             dropped = None if mask is None else mask[some].flatten(0, 1)
-            d_v = torch.bmm((kept if dropped is None else kept * dropped).mT, d_out)
-            d_kept = torch.bmm(d_out, v.mT)
+            d_v = torch.bmm((p if dropped is None else p * dropped).mT, d_out)
+            d_p = torch.bmm(d_out, v.mT)
             if dropped is not None:
-                d_kept *= dropped
-            d_scores = torch._softmax_backward_data(d_kept, kept, -1, kept.dtype)
+                d_p *= dropped
+            d_scores = torch._softmax_backward_data(d_p, p, -1, p.dtype)
             d_scores *= 1 / math.sqrt(q.shape[-1])
             for part, made in zip(d_parts, (torch.bmm(d_scores, k), torch.bmm(d_scores.mT, q), d_v), strict=True):
                 part[some] = made.view(-1, heads, *made.shape[1:])
-        return d_asking, d_seen, None, None, None
+        return d_queries, d_keys_values, None, None, None
 
 
-def _groups(weights: Tensor) -> Iterator[slice]:
-    """As many rows at a time as have weights enough."""
-    step = max(1, _WEIGHTS // max(1, weights[0].numel()))
+def _chunks(weights: Tensor) -> Iterator[slice]:
+    step = max(1, _CHUNK // max(1, weights[0].numel()))
     return (slice(start, start + step) for start in range(0, len(weights), step))
 
 
-def _whole(first: Tensor, rest: list[Tensor], rows: slice) -> list[Tensor]:
-    """The parts of some rows, copied to where all heads of all rows can be multiplied in one call: (rows H, L, D)."""
+def _contiguous(first: Tensor, rest: list[Tensor], rows: slice) -> list[Tensor]:
+    """The parts of some rows, copied so that all heads of all rows are multiplied in one call: (rows H, L, D)."""
     return [part for parts in (first, *rest) for part in parts[:, rows].flatten(1, 2)]

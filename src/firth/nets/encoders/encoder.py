@@ -1,59 +1,49 @@
-"""Encoder: what makes states of vectors, layer by layer."""
+"""Encoder: maps embeddings to hidden states."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from importlib import import_module
 
 from torch import Tensor, nn
 
 from firth.nets.recipe import NetRecipe
-from firth.nets.visibility import View
+from firth.nets.visibility import AttentionMask
 
-_HOMES = {
-    "none": ("feedforward", "Identity"),
-    "window": ("feedforward", "Window"),
-    "bilinear": ("feedforward", "Bilinear"),
-    "rnn": ("recurrent", "Recurrent"),
-    "lstm": ("recurrent", "Lstm"),
-    "transformer": ("transformer", "Transformer"),
-}
+EncoderOutput = tuple[list[Tensor], Tensor]
+"""The hidden states of all layers, (batch, length, width) each, and the last hidden states (positions, width)."""
+StepOutput = tuple[Tensor, list[Tensor]]
+"""The last hidden states of new tokens, (batch, new tokens, width), and the new cache."""
 
 
 class Encoder(nn.Module, ABC):
     """One direction of reading."""
 
-    @abstractmethod
-    def forward(self, entered: Tensor, view: View, places: Tensor | None = None) -> tuple[list[Tensor], Tensor]:
-        """The states of all layers, and the last ones.
+    def __init__(self, recipe: NetRecipe) -> None:
+        super().__init__()
+        self.recipe = recipe.encoder
 
-        `entered` is (rows, places, embedding width). The list has what entered (brought to the encoder's width) and the
-        states of every layer, (rows, places, width) each; if `places` are given the last layer may be left out of it.
-        The second is (places asked for, width), or that of all places row after row.
+    @abstractmethod
+    def forward(self, inputs: Tensor, mask: AttentionMask, positions: Tensor | None = None) -> EncoderOutput:
+        """The hidden states for `inputs` (batch, length, embedding width), which are the first of the layers.
+
+        With `positions` of the flattened batch the last layer may be missing from the list; without, the last hidden
+        states are those of all positions.
         """
 
     @abstractmethod
-    def extend(self, entered: Tensor, memory: list[Tensor], view: View | None = None) -> tuple[Tensor, list[Tensor]]:
-        """The last states (rows, new places, width) of new vectors after those in the memory, empty at first.
+    def decode_step(self, inputs: Tensor, cache: list[Tensor], mask: AttentionMask | None = None) -> StepOutput:
+        """The states of new tokens after the cached ones.
 
-        New places see all that is in the memory, and one another as `view` says, or those before them. The source that
-        it may have is needed only at first.
+        New tokens attend to all cached ones and to one another by `mask`, causally by default. The cache is empty at
+        first; the encoder states of the mask are needed only then.
         """
 
     @abstractmethod
-    def work(self, length: int, predicted: float = 1.0) -> float:
-        """Floating-point operations for one token, forwards, in rows of that length."""
+    def flops(self, length: int, predicted: float = 1.0) -> float:
+        """Floating-point operations of a forward pass per token in sequences of that length."""
 
 
-def make_encoder(recipe: NetRecipe) -> Encoder:
-    """The encoder that a recipe asks for."""
-    module, name = _HOMES[recipe.encoder.kind]
-    made = getattr(import_module(f"firth.nets.encoders.{module}"), name)(recipe)
-    assert isinstance(made, Encoder)
-    return made
-
-
-def pick(states: Tensor, places: Tensor | None) -> Tensor:
-    """(rows, places, width) to the states of some places, or of all, row after row."""
+def select_positions(states: Tensor, positions: Tensor | None) -> Tensor:
+    """(batch, length, width) to (positions, width): some positions of the flattened batch, or all."""
     flat = states.reshape(-1, states.shape[-1])
-    return flat if places is None else flat.index_select(0, places)
+    return flat if positions is None else flat.index_select(0, positions)

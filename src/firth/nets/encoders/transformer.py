@@ -10,15 +10,14 @@ import torch
 import torch.nn.functional as f
 from torch import Tensor, nn
 
-from firth.nets.encoders.attention import attend, look, split
-from firth.nets.encoders.encoder import Encoder, pick
-from firth.nets.linear import Linear, linear
-from firth.nets.noise import Noise, add_dropped
+from firth.nets.dropout import DropoutRng, add_with_dropout
+from firth.nets.encoders.attention import infer_attention, multi_head_attention, split_heads
+from firth.nets.encoders.encoder import Encoder, EncoderOutput, StepOutput, select_positions
+from firth.nets.linear import linear, make_linear
 from firth.nets.recipe import EncoderRecipe, NetRecipe
-from firth.nets.visibility import Asked, Sight, Source, View
+from firth.nets.visibility import AttentionBias, AttentionMask, EncoderStates, GatheredQueries
 
-_SPREAD = 0.02
-_FEW = 0.75  # share of the places up to which the last layer is made for these alone
+_GATHERED = 0.75  # fraction of positions up to which the last layer is computed for these alone
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": f.gelu,
     "gelu-tanh": lambda x: f.gelu(x, approximate="tanh"),
@@ -28,7 +27,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Attention(nn.Module):
-    """Every place asks all that it sees, with several heads."""
+    """Multi-head self-attention."""
 
     def __init__(self, recipe: EncoderRecipe) -> None:
         super().__init__()
@@ -36,67 +35,66 @@ class Attention(nn.Module):
         self.qkv = make_linear(recipe.width, 3 * recipe.width)
         self.out = make_linear(recipe.width, recipe.width)
 
-    def forward(self, seen: Tensor, sight: Sight, noise: Noise | None) -> Tensor:
-        """(rows, places, width): all places ask."""
+    def forward(self, states: Tensor, bias: AttentionBias, rng: DropoutRng | None) -> Tensor:
+        """(batch, length, width): self-attention of all positions."""
         heads, rate = self.recipe.heads, self.recipe.attention_dropout
-        return cast(Tensor, self.out(attend(None, self.qkv(seen), heads, sight, rate, noise)))
+        return cast(Tensor, self.out(multi_head_attention(None, self.qkv(states), heads, bias, rate, rng)))
 
-    def ask(self, asking: Tensor, asked: Asked, seen: Tensor, sight: Sight, noise: Noise | None) -> Tensor:
-        """(places, width): some places ask; `sight` is theirs."""
+    def query_attention(
+        self, queries: Tensor, gathered: GatheredQueries, states: Tensor, bias: AttentionBias, rng: DropoutRng | None
+    ) -> Tensor:
+        """(positions, width): the attention of some queries to all positions."""
         heads, rate, width = self.recipe.heads, self.recipe.attention_dropout, self.recipe.width
-        queries = linear(asking, self.qkv.weight[:width], self.qkv.bias[:width])
-        keys = linear(seen, self.qkv.weight[width:], self.qkv.bias[width:])
-        found = attend(asked.spread(queries), keys, heads, sight, rate, noise)
-        return cast(Tensor, self.out(asked.collect(found)))
+        queries = linear(queries, self.qkv.weight[:width], self.qkv.bias[:width])
+        keys_values = linear(states, self.qkv.weight[width:], self.qkv.bias[width:])
+        attended = multi_head_attention(gathered.pad(queries), keys_values, heads, bias, rate, rng)
+        return cast(Tensor, self.out(gathered.unpad(attended)))
 
-    def extend(
-        self, entered: Tensor, memory: list[Tensor], sight: Sight, passing: int = 0
-    ) -> tuple[Tensor, list[Tensor]]:
-        """What new places find in those before them and, by `sight`, in one another; all keys and values so far.
-
-        Those of the last `passing` places are not among them.
-        """
-        queries, *new = split(self.qkv(entered), self.recipe.heads, 3)
-        keys, values = (torch.cat(each, 2) for each in zip(memory, new, strict=True)) if memory else new
-        old = keys.shape[2] - queries.shape[2]
-        hidden = None if sight.hidden is None else f.pad(sight.hidden, (old, 0))
-        kept = keys.shape[2] - passing
-        return self.out(look(queries, keys, values, Sight(hidden))), [keys[:, :, :kept], values[:, :, :kept]]
+    def decode_step(self, inputs: Tensor, cache: list[Tensor], bias: AttentionBias, drop_last: int = 0) -> StepOutput:
+        """Attention of new tokens to cached ones and, by `bias`, to one another; and the keys and values to cache."""
+        queries, *new = split_heads(self.qkv(inputs), self.recipe.heads, 3)
+        keys, values = (torch.cat(each, 2) for each in zip(cache, new, strict=True)) if cache else new
+        cached = keys.shape[2] - queries.shape[2]
+        padded = AttentionBias(None if bias.bias is None else f.pad(bias.bias, (cached, 0)))
+        kept = keys.shape[2] - drop_last
+        return self.out(infer_attention(queries, keys, values, padded)), [keys[:, :, :kept], values[:, :, :kept]]
 
 
-class SourceAttention(nn.Module):
-    """Every place of a decoder asks all places of its source."""
+class CrossAttention(nn.Module):
+    """Multi-head attention of a decoder to encoder states."""
 
     def __init__(self, recipe: EncoderRecipe) -> None:
         super().__init__()
         self.recipe = recipe
         self.query = make_linear(recipe.width, recipe.width)
-        self.keys = make_linear(recipe.source, 2 * recipe.width)
+        self.keys = make_linear(recipe.cross_width, 2 * recipe.width)
         self.out = make_linear(recipe.width, recipe.width)
 
-    def forward(self, asking: Tensor, source: Source, noise: Noise | None) -> Tensor:
-        """(rows, places, width)."""
-        heads, rate, keys = self.recipe.heads, self.recipe.attention_dropout, self.keys(source.states)
-        return cast(Tensor, self.out(attend(self.query(asking), keys, heads, source.sight, rate, noise)))
+    def forward(self, states: Tensor, encoder_states: EncoderStates, rng: DropoutRng | None) -> Tensor:
+        """(batch, length, width)."""
+        queries, keys_values = self.query(states), self.keys(encoder_states.states)
+        heads, rate = self.recipe.heads, self.recipe.attention_dropout
+        attended = multi_head_attention(queries, keys_values, heads, encoder_states.bias, rate, rng)
+        return cast(Tensor, self.out(attended))
 
-    def remember(self, source: Source) -> list[Tensor]:
-        """Keys and values of sources of the same length, so that they are made once."""
-        assert source.sight.hidden is None, "sources that are kept should be equally long"
-        return list(split(self.keys(source.states), self.recipe.heads, 2))
+    def keys_and_values(self, encoder_states: EncoderStates) -> list[Tensor]:
+        """Keys and values of encoder states without padding, to cache."""
+        assert encoder_states.bias.bias is None, "cached encoder states should have equal lengths"
+        return list(split_heads(self.keys(encoder_states.states), self.recipe.heads, 2))
 
-    def extend(self, asking: Tensor, memory: list[Tensor]) -> Tensor:
-        """What new places find in the source."""
-        (queries,), (keys, values) = split(self.query(asking), self.recipe.heads, 1), memory
-        return cast(Tensor, self.out(look(queries, keys, values, Sight(None))))
+    def decode_step(self, states: Tensor, cache: list[Tensor]) -> Tensor:
+        """Attention of new tokens to cached keys and values."""
+        (queries,), (keys, values) = split_heads(self.query(states), self.recipe.heads, 1), cache
+        return cast(Tensor, self.out(infer_attention(queries, keys, values, AttentionBias(None))))
 
 
 class FeedForward(nn.Module):
-    """Two products with an activation between."""
+    """Two linear layers with an activation between them."""
 
     def __init__(self, recipe: EncoderRecipe) -> None:
         super().__init__()
-        self.inner = make_linear(recipe.width, recipe.inner)
-        self.outer = make_linear(recipe.inner, recipe.width)
+        self.inner = make_linear(recipe.width, recipe.ffn_width)
+        self.outer = make_linear(recipe.ffn_width, recipe.width)
         self.activation = ACTIVATIONS[recipe.activation]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -104,151 +102,153 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention, then feed-forward, each added to what went in; a layer may have one of the two, and use another's."""
+    """Attention and feed-forward sublayers with residual connections; tied layers have only one of the two."""
 
     def __init__(self, recipe: EncoderRecipe, *, attention: bool = True, feedforward: bool = True) -> None:
         super().__init__()
         self.recipe = recipe
         if attention:
             self.attention, self.norm1 = Attention(recipe), make_norm(recipe)
-        if attention and recipe.source:
-            self.source, self.norm3 = SourceAttention(recipe), make_norm(recipe)
+        if attention and recipe.cross_width:
+            self.cross_attention, self.norm3 = CrossAttention(recipe), make_norm(recipe)
         if feedforward:
             self.feedforward, self.norm2 = FeedForward(recipe), make_norm(recipe)
 
-    def attend(self, x: Tensor, sight: Sight, view: View) -> Tensor:
-        """The first half for all places, and what they find in the source if there is one."""
-        noise, source = view.noise, view.source
-        x = self._add(x, lambda y: self.attention(y, sight, noise), self.norm1, noise)
-        return x if source is None else self._add(x, lambda y: self.source(y, source, noise), self.norm3, noise)
+    def self_attention(self, x: Tensor, bias: AttentionBias, mask: AttentionMask) -> Tensor:
+        """The attention sublayer, followed by cross-attention in a decoder."""
+        rng, encoder_states = mask.rng, mask.encoder_states
+        x = self._residual(x, lambda y: self.attention(y, bias, rng), self.norm1, rng)
+        if encoder_states is None:
+            return x
+        return self._residual(x, lambda y: self.cross_attention(y, encoder_states, rng), self.norm3, rng)
 
-    def ask(self, asking: Tensor, asked: Asked, seen: Tensor, sight: Sight, noise: Noise | None) -> Tensor:
-        """The first half for other states than those that are seen."""
-        before = self.norm1(seen) if self.recipe.norm == "pre" else seen
-        return self._add(asking, lambda y: self.attention.ask(y, asked, before, sight, noise), self.norm1, noise)
+    def query_attention(
+        self, queries: Tensor, gathered: GatheredQueries, states: Tensor, bias: AttentionBias, rng: DropoutRng | None
+    ) -> Tensor:
+        """The attention sublayer for queries (positions, width) over `states` (batch, length, width)."""
+        keys = self.norm1(states) if self.recipe.norm == "pre" else states
+        attend = self.attention.query_attention
+        return self._residual(queries, lambda y: attend(y, gathered, keys, bias, rng), self.norm1, rng)
 
-    def extend(self, x: Tensor, memory: list[Tensor], sight: Sight, view: View) -> tuple[Tensor, list[Tensor]]:
-        """The first half for new places, and what to keep of all so far and of the source."""
+    def decode_step(self, x: Tensor, cache: list[Tensor], bias: AttentionBias, mask: AttentionMask) -> StepOutput:
+        """The attention sublayers for new tokens, and the cache: keys and values, then those of encoder states."""
         kept: list[Tensor] = []
 
-        def change(y: Tensor) -> Tensor:
-            found, new = self.attention.extend(y, memory[:2], sight, view.passing)
+        def attend(y: Tensor) -> Tensor:
+            attended, new = self.attention.decode_step(y, cache[:2], bias, mask.drop_last)
             kept.extend(new)
-            return found
+            return attended
 
-        x = self._add(x, change, self.norm1, None)
-        if not self.recipe.source:
+        x = self._residual(x, attend, self.norm1, None)
+        if not self.recipe.cross_width:
             return x, kept
-        if view.source is not None:
-            memory = [*kept, *self.source.remember(view.source)]
-        return self._add(x, lambda y: self.source.extend(y, memory[2:]), self.norm3, None), [*kept, *memory[2:]]
+        encoder_states = mask.encoder_states
+        crossed = cache[2:] if encoder_states is None else self.cross_attention.keys_and_values(encoder_states)
+        x = self._residual(x, lambda y: self.cross_attention.decode_step(y, crossed), self.norm3, None)
+        return x, [*kept, *crossed]
 
-    def feed(self, x: Tensor, noise: Noise | None) -> Tensor:
-        """The second half."""
-        return self._add(x, self.feedforward, self.norm2, noise)
+    def feed_forward(self, x: Tensor, rng: DropoutRng | None) -> Tensor:
+        """The feed-forward sublayer."""
+        return self._residual(x, self.feedforward, self.norm2, rng)
 
-    def _add(self, x: Tensor, change: Callable[[Tensor], Tensor], norm: nn.Module, noise: Noise | None) -> Tensor:
-        """x + change(norm(x)), or norm(x + change(x))."""
+    def _residual(
+        self, x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: nn.Module, rng: DropoutRng | None
+    ) -> Tensor:
+        """x + sublayer(norm(x)), or norm(x + sublayer(x))."""
         if self.recipe.norm == "pre":
-            return add_dropped(x, change(norm(x)), self.recipe.dropout, noise)
-        return cast(Tensor, norm(add_dropped(x, change(x), self.recipe.dropout, noise)))
+            return add_with_dropout(x, sublayer(norm(x)), self.recipe.dropout, rng)
+        return cast(Tensor, norm(add_with_dropout(x, sublayer(x), self.recipe.dropout, rng)))
 
 
 class Transformer(Encoder):
-    """A stack of layers; those that share all parameters are one layer used again and again."""
+    """A stack of layers, which may be tied."""
 
     def __init__(self, recipe: NetRecipe) -> None:
-        super().__init__()
-        self.recipe = recipe.encoder
-        own = range(1, self.recipe.layers) if self.recipe.share != "all" else ()
-        attention, feedforward = self.recipe.share != "attention", self.recipe.share != "feed-forward"
+        super().__init__(recipe)
+        tied = self.recipe.tie_layers
+        own = range(1, self.recipe.layers) if tied != "all" else ()
         self.layers = nn.ModuleList(Layer(self.recipe) for _ in range(min(1, self.recipe.layers)))
-        self.layers.extend(Layer(self.recipe, attention=attention, feedforward=feedforward) for _ in own)
+        self.layers.extend(
+            Layer(self.recipe, attention=tied != "attention", feedforward=tied != "feed-forward") for _ in own
+        )
         self.norm = make_norm(self.recipe) if self.recipe.norm == "pre" else None
         if self.recipe.norm == "pre":
-            self._shrink()
+            self._scale_residuals()
 
     def forward(
         self,
-        entered: Tensor,
-        view: View,
-        places: Tensor | None = None,
+        inputs: Tensor,
+        mask: AttentionMask,
+        positions: Tensor | None = None,
         queries: Tensor | None = None,
-        query_view: View | None = None,
-    ) -> tuple[list[Tensor], Tensor]:
-        """As for all encoders; with `queries` (places, width) it is these that ask in every layer, and are returned.
+        query_mask: AttentionMask | None = None,
+    ) -> EncoderOutput:
+        """As for all encoders; with `queries` (positions, width) these attend in every layer, and are returned.
 
-        They see the other states as `query_view` says, and change none of them: the two streams of XLNet.
+        They attend to the other states by `query_mask` and change none of them: the two streams of XLNet.
         """
-        shape, noise = (entered.shape[0], entered.shape[1]), view.noise
-        states, sight = [entered], view.sight(entered.dtype)
-        asked = None
-        few = places is not None and view.source is None and len(places) <= _FEW * math.prod(shape)
-        if places is not None and (queries is not None or few):
-            asked = Asked(places, shape)
-            asked_sight = asked.limit((query_view or view).sight(entered.dtype))
-        for number, (first, second) in enumerate(self._halves(), 1):
-            seen, last = states[-1], number == self.recipe.layers
-            if last and asked is not None and queries is None:
-                queries = pick(seen, places)
-            if queries is not None and asked is not None:
-                queries = second.feed(first.ask(queries, asked, seen, asked_sight, noise), noise)
-            if not last or places is None:
-                states.append(second.feed(first.attend(seen, sight, view), noise))
+        shape, rng = (inputs.shape[0], inputs.shape[1]), mask.rng
+        states, bias = [inputs], mask.bias(inputs.dtype)
+        gathered = None
+        few = positions is not None and mask.encoder_states is None and len(positions) <= _GATHERED * math.prod(shape)
+        if positions is not None and (queries is not None or few):
+            gathered = GatheredQueries(positions, shape)
+            query_bias = gathered.select_bias((query_mask or mask).bias(inputs.dtype))
+        for number, (first, second) in enumerate(self._layer_pairs(), 1):
+            x, is_last = states[-1], number == self.recipe.layers
+            if is_last and gathered is not None and queries is None:
+                queries = select_positions(x, positions)
+            if queries is not None and gathered is not None:
+                queries = second.feed_forward(first.query_attention(queries, gathered, x, query_bias, rng), rng)
+            if not is_last or positions is None:
+                states.append(second.feed_forward(first.self_attention(x, bias, mask), rng))
             elif queries is None:
-                queries = second.feed(pick(first.attend(seen, sight, view), places), noise)
+                queries = second.feed_forward(select_positions(first.self_attention(x, bias, mask), positions), rng)
         if queries is not None:
-            return states, self._finish(queries)
-        states[-1] = self._finish(states[-1])
-        return states, pick(states[-1], places)
+            return states, self._final_norm(queries)
+        states[-1] = self._final_norm(states[-1])
+        return states, select_positions(states[-1], positions)
 
-    def extend(self, entered: Tensor, memory: list[Tensor], view: View | None = None) -> tuple[Tensor, list[Tensor]]:
-        """The memory has the keys and the values of each layer, (rows, heads, places, size) each, then the source's."""
-        view = view or View("causal", (entered.shape[0], entered.shape[1]))
-        sight = view.sight(entered.dtype) if entered.shape[1] > 1 else Sight(None)
-        states, kept, own = entered, [], 4 if self.recipe.source else 2
-        for number, (first, second) in enumerate(self._halves()):
-            states, new = first.extend(states, memory[own * number : own * (number + 1)], sight, view)
-            states = second.feed(states, None)
+    def decode_step(self, inputs: Tensor, cache: list[Tensor], mask: AttentionMask | None = None) -> StepOutput:
+        """The cache has the keys and values of each layer, (batch, heads, length, size), then of encoder states."""
+        mask = mask or AttentionMask("causal", (inputs.shape[0], inputs.shape[1]))
+        bias = mask.bias(inputs.dtype) if inputs.shape[1] > 1 else AttentionBias(None)
+        states, kept, own = inputs, [], 4 if self.recipe.cross_width else 2
+        for number, (first, second) in enumerate(self._layer_pairs()):
+            states, new = first.decode_step(states, cache[own * number : own * (number + 1)], bias, mask)
+            states = second.feed_forward(states, None)
             kept += new
-        return self._finish(states), kept
+        return self._final_norm(states), kept
 
-    def work(self, length: int, predicted: float = 1.0) -> float:
-        width, inner, layers = self.recipe.width, self.recipe.inner, self.recipe.layers
+    def flops(self, length: int, predicted: float = 1.0) -> float:
+        width, layers = self.recipe.width, self.recipe.layers
         if not layers:
             return 0.0
         keys, rest = 4.0 * width * width, 4.0 * width * width + 4.0 * length * width
-        asking = predicted if predicted <= _FEW else 1.0
-        last = keys + asking * rest + predicted * 4.0 * width * inner
-        return (layers - 1) * (keys + rest + 4.0 * width * inner) + last
+        feed_forward = 4.0 * width * self.recipe.ffn_width
+        queries = predicted if predicted <= _GATHERED else 1.0
+        last = keys + queries * rest + predicted * feed_forward
+        return (layers - 1) * (keys + rest + feed_forward) + last
 
-    def _halves(self) -> Iterator[tuple[Layer, Layer]]:
-        """For each layer in turn, the one whose attention it uses and the one whose feed-forward layer."""
-        share = self.recipe.share
+    def _layer_pairs(self) -> Iterator[tuple[Layer, Layer]]:
+        """For each layer the one that has its attention and the one that has its feed-forward sublayer."""
+        tied = self.recipe.tie_layers
         for number in range(self.recipe.layers):
-            first = 0 if share in ("all", "attention") else number
-            second = 0 if share in ("all", "feed-forward") else number
+            first = 0 if tied in ("all", "attention") else number
+            second = 0 if tied in ("all", "feed-forward") else number
             yield cast(Layer, self.layers[first]), cast(Layer, self.layers[second])
 
-    def _finish(self, states: Tensor) -> Tensor:
+    def _final_norm(self, states: Tensor) -> Tensor:
         return states if self.norm is None else cast(Tensor, self.norm(states))
 
     @torch.no_grad()
-    def _shrink(self) -> None:
-        """What layers add starts smaller in a deep stack, so that the sum does not grow (Radford et al. 2019)."""
+    def _scale_residuals(self) -> None:
+        """Scale initial residual weights by 1 / sqrt(2 layers) (Radford et al. 2019)."""
         for name, parameter in self.layers.named_parameters():
-            if name.endswith(("attention.out.weight", "feedforward.outer.weight")):
+            if name.endswith((".attention.out.weight", ".feedforward.outer.weight")):
                 parameter.div_(math.sqrt(2 * self.recipe.layers))
 
 
-def make_linear(inputs: int, outputs: int) -> Linear:
-    """A product with a bias; first parameters as in BERT."""
-    made = Linear(inputs, outputs)
-    nn.init.normal_(made.weight, std=_SPREAD)
-    nn.init.zeros_(made.bias)
-    return made
-
-
 def make_norm(recipe: EncoderRecipe) -> nn.Module:
-    """What normalises states, if they are."""
+    """Layer normalisation, or the identity without it."""
     return nn.Identity() if recipe.norm == "none" else nn.LayerNorm(recipe.width, eps=recipe.eps)

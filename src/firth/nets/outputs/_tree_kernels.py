@@ -1,8 +1,8 @@
-"""Binary trees of tokens: how they are made, and the ways through them.
+"""Binary trees of tokens: construction and paths.
 
 A tree of V tokens is two arrays over its nodes: numbers below V are tokens (leaves), number V + i is inner node i, the
-root is inner node 0 and every inner node has a larger number than the one above it. `parent` has the inner node above
-each (-1: none, for the root and for tokens that are not in the tree), `left` whether it hangs on the left.
+root is inner node 0 and every inner node has a larger number than its parent. `parent` has the inner node above each
+(-1 for the root and for tokens that are not in the tree), `left` whether it is a left child.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-_SUMS = {"reassoc", "contract", "nsz"}  # sums in any order, but what is no number stays none
+_SUMS = {"reassoc", "contract", "nsz"}  # sums in any order; NaN and infinity are kept
 _ROUNDS = 10  # of 2-means
-_LEAST = 0.125  # share of the tokens of a node that go to either side
+_MIN_SIDE = 0.125  # fraction of the tokens of a node that go to either side
 
 
 @njit(cache=True, nogil=True)
-def join_rarest(weights: Any, tokens: Any, parent: Any, left: Any) -> Any:
-    """Huffman's tree over `tokens`, whose weights rise: the two lightest nodes are joined until one is left."""
+def huffman(weights: Any, tokens: Any, parent: Any, left: Any) -> Any:
+    """Huffman's tree over `tokens` of ascending weights: the two lightest nodes are merged until one is left."""
     size, total = parent.size - tokens.size + 1, tokens.size
     joined = np.zeros(total)
     leaf = queue = 0
@@ -40,7 +40,7 @@ def join_rarest(weights: Any, tokens: Any, parent: Any, left: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def node_depths(parent: Any, size: Any) -> Any:
-    """How many inner nodes are above each node; -1 if the parents are not those of a tree."""
+    """The depth of each node; -1 first if the parents are not those of a tree."""
     depths = np.zeros(parent.size, dtype=np.int64)
     inner = parent.size - size
     for number in range(parent.size):
@@ -54,24 +54,23 @@ def node_depths(parent: Any, size: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def node_masses(parent: Any, left: Any, shares: Any) -> Any:
-    """The shares of all tokens under the left and under the right of each inner node."""
-    size = shares.size
+def node_masses(parent: Any, left: Any, frequency: Any) -> Any:
+    """The total frequency of the tokens under the left and the right of each inner node."""
+    size = frequency.size
     masses = np.zeros((parent.size - size, 2))
     for number in range(parent.size):
         node = number if number < size else parent.size - 1 - (number - size)  # tokens, then inner nodes from below
         if parent[node] >= 0:
-            mass = shares[node] if node < size else masses[node - size].sum()
+            mass = frequency[node] if node < size else masses[node - size].sum()
             masses[parent[node], 0 if left[node] else 1] += mass
     return masses
 
 
 @njit(cache=True, nogil=True)
 def split_tokens(vectors: Any, order: Any, size: Any, parent: Any, left: Any, seed: Any) -> None:
-    """A tree over the tokens in `order`: each node's are split by 2-means of their vectors, alike ones halved.
+    """A tree over the tokens in `order` by recursive 2-means of their `vectors`; equal vectors are halved.
 
-    `order` is changed; `vectors` are in the order that it had. A side gets at least an eighth of the tokens, so no way
-    is much longer than the logarithm of their number.
+    Each side has at least an eighth of the tokens, so that the depth is logarithmic.
     """
     np.random.seed(seed)
     items = np.arange(order.size)
@@ -92,7 +91,7 @@ def split_tokens(vectors: Any, order: Any, size: Any, parent: Any, left: Any, se
 
 @njit(cache=True, nogil=True)
 def _split(vectors: Any, items: Any, first: Any, last: Any) -> Any:
-    """Sorts a part of `items` by the side on which they lie, and returns where the right begins."""
+    """Sort a range of `items` by side and return where the right side begins."""
     count = last - first
     if count == 2:
         return first + 1
@@ -110,32 +109,32 @@ def _split(vectors: Any, items: Any, first: Any, last: Any) -> Any:
     items[first:last] = items[first:last][ranks]
     if lean[ranks[0]] == lean[ranks[-1]]:
         return first + count // 2
-    least = max(1, int(np.ceil(_LEAST * count)))
+    least = max(1, int(np.ceil(_MIN_SIDE * count)))
     return first + min(max((lean <= 0).sum(), least), count - least)
 
 
 @njit(cache=True, nogil=True, fastmath=_SUMS)
 def _lean(vectors: Any, items: Any, first: Any, ones: Any, others: Any, lean: Any) -> None:
     """How much nearer (by squared distance) each vector is to the second mean than to the first."""
-    for place in range(lean.size):
-        vector = vectors[items[first + place]]
+    for index in range(lean.size):
+        vector = vectors[items[first + index]]
         total = 0.0
         for number in range(vector.size):
             between = others[number] - ones[number]
             total += between * (vector[number] - 0.5 * (others[number] + ones[number]))
-        lean[place] = total
+        lean[index] = total
 
 
 @njit(cache=True, nogil=True, fastmath=_SUMS)
 def _move_means(vectors: Any, items: Any, first: Any, lean: Any, ones: Any, others: Any) -> Any:
-    """Both means become those of the vectors that are nearer to them; whether they moved."""
+    """Move both means to those of the vectors nearest to them; true if they moved."""
     before = np.concatenate((ones, others))
     ones[:], others[:] = 0.0, 0.0
     right = 0
-    for place in range(lean.size):
-        vector = vectors[items[first + place]]
-        mean = others if lean[place] > 0 else ones
-        right += lean[place] > 0
+    for index in range(lean.size):
+        vector = vectors[items[first + index]]
+        mean = others if lean[index] > 0 else ones
+        right += lean[index] > 0
         for number in range(vector.size):
             mean[number] += vector[number]
     ones /= lean.size - right
@@ -145,35 +144,27 @@ def _move_means(vectors: Any, items: Any, first: Any, lean: Any, ones: Any, othe
 
 @njit(cache=True, nogil=True, fastmath=_SUMS)
 def walk(
-    states: Any,
-    targets: Any,
-    parent: Any,
-    left: Any,
-    weight: Any,
-    bias: Any,
-    starts: Any,
-    slopes: Any,
-    losses: Any,
+    states: Any, targets: Any, parent: Any, left: Any, weight: Any, bias: Any, starts: Any, d_scores: Any, losses: Any
 ) -> None:
-    """-log of the probability of the way to each target, and the slope of it at the score of each node on it.
+    """-log of the probability of the path to each target, and its gradient by the score of each node on it.
 
     The probability of going left at node i is 1 / (1 + exp(-score)), score = state . q_i + b_i.
     """
     size = parent.size - weight.shape[0]
-    for place in range(targets.size):
-        node, step, total = targets[place], starts[place], 0.0
+    for index in range(targets.size):
+        node, step, total = targets[index], starts[index], 0.0
         while parent[node] >= 0:
             above = parent[node]
             score = bias[above]
             for number in range(weight.shape[1]):
-                score += states[place, number] * weight[above, number]
+                score += states[index, number] * weight[above, number]
             away = exp(-abs(score))
             to_left = 1 / (1 + away) if score >= 0 else away / (1 + away)
             total += log1p(away) + (max(-score, 0) if left[node] else max(score, 0))
-            slopes[step] = to_left - left[node]
+            d_scores[step] = to_left - left[node]
             step += 1
             node = size + above
-        losses[place] = total
+        losses[index] = total
 
 
 @njit(cache=True, nogil=True, fastmath=_SUMS)
@@ -183,22 +174,22 @@ def walk_back(
     parent: Any,
     weight: Any,
     starts: Any,
-    slopes: Any,
-    above: Any,
-    to_states: Any,
-    to_weight: Any,
-    to_bias: Any,
+    d_scores: Any,
+    gradient: Any,
+    d_states: Any,
+    d_weight: Any,
+    d_bias: Any,
 ) -> None:
-    """Adds the gradients of the sum of `above` times the losses of `walk`."""
+    """Add the gradients of the sum of `gradient` times the losses of `walk`."""
     size = parent.size - weight.shape[0]
-    for place in range(targets.size):
-        node, step = targets[place], starts[place]
+    for index in range(targets.size):
+        node, step = targets[index], starts[index]
         while parent[node] >= 0:
             inner = parent[node]
-            slope = above[place] * slopes[step]
+            d_score = gradient[index] * d_scores[step]
             for number in range(weight.shape[1]):
-                to_states[place, number] += slope * weight[inner, number]
-                to_weight[inner, number] += slope * states[place, number]
-            to_bias[inner] += slope
+                d_states[index, number] += d_score * weight[inner, number]
+                d_weight[inner, number] += d_score * states[index, number]
+            d_bias[inner] += d_score
             step += 1
             node = size + inner

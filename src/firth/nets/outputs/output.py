@@ -1,171 +1,178 @@
-"""OutputLayer: from states to the probabilities of tokens."""
+"""OutputLayer: maps hidden states to token probabilities."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from firth.nets.noise import Noise
+from firth.nets.dropout import DropoutRng
+from firth.nets.embedding import Embedding
+from firth.nets.encoders.transformer import ACTIVATIONS
+from firth.nets.linear import make_linear
 from firth.nets.recipe import NetRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import BOS, MASK, PAD
 
-if TYPE_CHECKING:
-    from firth.nets.embedding import Embedding
-
-NEVER = (PAD, BOS, MASK)
-"""Tokens that are never predicted: their probability is 0 when a model is used."""
-
-_HOMES = {
-    "full": ("softmax", "Softmax"),
-    "tied": ("softmax", "Softmax"),
-    "direct": ("softmax", "Direct"),
-    "classes": ("classes", "Classes"),
-    "huffman": ("trees", "Huffman"),
-    "tree": ("trees", "LearntTree"),
-    "importance": ("sampled", "Importance"),
-    "nce": ("sampled", "NoiseContrast"),
-    "adaptive": ("adaptive", "Adaptive"),
-}
+Counts = npt.NDArray[np.int64]
+NEVER_PREDICTED = (PAD, BOS, MASK)
+"""Tokens whose probability is 0 in inference."""
 
 
 class OutputLayer(nn.Module, ABC):
-    """All of them are given states (places, width) and tell probabilities of tokens."""
+    """Token probabilities from hidden states (positions, width)."""
+
+    def __init__(self, recipe: NetRecipe, counts: Counts, embedding: Embedding) -> None:
+        """`counts` are the occurrences of each token."""
+        super().__init__()
 
     @abstractmethod
     def loss(
-        self, states: Tensor, targets: Tensor, previous: Tensor | None = None, noise: Noise | None = None
+        self, states: Tensor, targets: Tensor, previous: Tensor | None = None, rng: DropoutRng | None = None
     ) -> Tensor:
-        """The sum of what is minimised in learning, one number: exact layers -log p, sampled ones an estimate.
+        """The summed training loss: -log p of exact layers, an estimate of sampled ones.
 
-        `previous` has the token before each target, for proposals that look at it. Without noise it is the exact sum of
-        -log p.
+        `previous` has the token before each target, for bigram proposals. Without `rng` it is the exact sum of -log p.
         """
 
     @abstractmethod
     def log_probabilities(self, states: Tensor) -> Tensor:
-        """(places, tokens): normalised; -inf for the tokens that are never predicted."""
+        """(positions, vocabulary): normalised; -inf for tokens that are never predicted."""
 
     @abstractmethod
     def log_probability(self, states: Tensor, targets: Tensor) -> Tensor:
-        """(places): of the targets alone, the same numbers as in `log_probabilities`."""
+        """(positions,): of the targets alone, equal to those of `log_probabilities`."""
 
     def logits(self, states: Tensor) -> Tensor:
-        """(places, tokens): numbers whose softmax is the distribution over all tokens."""
+        """(positions, vocabulary): numbers whose softmax is the distribution over all tokens."""
         return self.log_probabilities(states)
 
     @abstractmethod
-    def work(self) -> float:
-        """Floating-point operations for one prediction in learning, forwards."""
+    def flops(self) -> float:
+        """Floating-point operations of a forward pass per training prediction."""
 
     def prepare(self, store: TokenStore) -> None:
-        """Looks at the text that is to be learnt: called before the first step, also when training goes on."""
+        """Collect statistics of the training text, before the first step of a new or resumed run."""
 
-    def renew(self, share: float) -> bool:
-        """Called before each step with the share of training that is done; true if the layer has changed its shape.
+    def update_structure(self, progress: float) -> bool:
+        """Called before each step with the fraction of training that is done; true if parameters were replaced.
 
-        What is known of its parameters' past (means of gradients and the like) is then to be forgotten. It depends on
-        the share and the saved state alone, so training that goes on does the same.
+        Their optimiser state must be discarded then. It depends on the fraction and the saved state alone, so that a
+        resumed run does the same.
         """
         return False
 
 
-class ExactLayer(OutputLayer):
-    """A layer that has an exact -log p: what it must know of one or of all tokens is below, and the rest follows.
+class Transform(nn.Module):
+    """A dense layer with activation and normalisation before the output (Devlin et al. 2019)."""
 
-    Targets that are never predicted add nothing to the loss, and their probability is 0.
-    """
-
-    def __init__(self, recipe: NetRecipe) -> None:
+    def __init__(self, recipe: NetRecipe, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.transform: nn.Module | None = None
-        self._before = 0.0
-        if recipe.output.transform:
-            from firth.nets.outputs.softmax import Transform
+        self.dense = make_linear(inputs, outputs)
+        self.activation = ACTIVATIONS[recipe.encoder.activation]
+        self.norm = nn.LayerNorm(outputs, eps=recipe.encoder.eps)
 
-            width = state_width(recipe)
-            self.transform = Transform(recipe, width, width)
-            self._before = 2.0 * width * width
+    def forward(self, states: Tensor) -> Tensor:
+        return cast(Tensor, self.norm(self.activation(self.dense(states))))
+
+
+class ExactLayer(OutputLayer):
+    """A layer with an exact -log p. Targets that are never predicted add nothing to the loss and have probability 0."""
+
+    def __init__(self, recipe: NetRecipe, counts: Counts, embedding: Embedding) -> None:
+        super().__init__(recipe, counts, embedding)
+        width = state_width(recipe)
+        self.transform = Transform(recipe, width, width) if recipe.output.transform else None
+        self._transform_flops = 2.0 * width * width if recipe.output.transform else 0.0
+        self._frequencies = frequencies(counts)
 
     @abstractmethod
-    def losses(self, entered: Tensor, targets: Tensor) -> Tensor:
-        """(places): -log p of targets that can be predicted, from what `enter` makes of states."""
+    def losses(self, states: Tensor, targets: Tensor) -> Tensor:
+        """(positions,): -log p of predictable targets, from transformed states."""
 
     @abstractmethod
-    def all_logs(self, entered: Tensor) -> Tensor:
-        """(places, tokens): log p of all tokens, from the same."""
+    def all_logprobs(self, states: Tensor) -> Tensor:
+        """(positions, vocabulary): log p of all tokens, from transformed states."""
 
     @abstractmethod
-    def own_work(self) -> float:
-        """As `work`, for what comes after `enter`."""
+    def own_flops(self) -> float:
+        """As `flops`, without the transform."""
 
-    def enter(self, states: Tensor) -> Tensor:
-        """The states, or what one more layer makes of them."""
+    def transformed(self, states: Tensor) -> Tensor:
+        """The states after the transform, if there is one."""
         return states if self.transform is None else cast(Tensor, self.transform(states))
 
     def loss(
-        self, states: Tensor, targets: Tensor, previous: Tensor | None = None, noise: Noise | None = None
+        self, states: Tensor, targets: Tensor, previous: Tensor | None = None, rng: DropoutRng | None = None
     ) -> Tensor:
-        kept = can_be_predicted(targets)
+        kept = is_predictable(targets)
         if not kept.all():
             states, targets = states[kept], targets[kept]
-        return self.losses(self.enter(states), targets).sum()
+        return self.losses(self.transformed(states), targets).sum()
 
     def log_probabilities(self, states: Tensor) -> Tensor:
-        return self.all_logs(self.enter(states))
+        return self.all_logprobs(self.transformed(states))
 
     def log_probability(self, states: Tensor, targets: Tensor) -> Tensor:
-        kept = can_be_predicted(targets)
+        kept = is_predictable(targets)
         if kept.all():
-            return -self.losses(self.enter(states), targets)
-        nothing = states.new_full(targets.shape, -torch.inf)
-        return nothing.masked_scatter(kept, -self.losses(self.enter(states[kept]), targets[kept]))
+            return -self.losses(self.transformed(states), targets)
+        impossible = states.new_full(targets.shape, -torch.inf)
+        return impossible.masked_scatter(kept, -self.losses(self.transformed(states[kept]), targets[kept]))
 
-    def work(self) -> float:
-        return self._before + self.own_work()
+    def flops(self) -> float:
+        return self._transform_flops + self.own_flops()
 
 
 def state_width(recipe: NetRecipe) -> int:
-    """Numbers of a state that predicts: where two directions are read, each predicts by itself, from its own half."""
+    """The width of a state that predicts: of two directions each predicts from its own half."""
     return recipe.width // recipe.directions
 
 
-def predictable(tokens: int) -> npt.NDArray[np.int64]:
+def predictable(vocabulary: int) -> npt.NDArray[np.int64]:
     """The ids that can be predicted.
 
     >>> predictable(8).tolist()
     [1, 3, 5, 6, 7]
     """
-    return np.setdiff1d(np.arange(tokens), NEVER)
+    return np.setdiff1d(np.arange(vocabulary), NEVER_PREDICTED)
 
 
-def can_be_predicted(targets: Tensor) -> Tensor:
-    """Which of some tokens can be."""
-    return torch.isin(targets, torch.tensor(NEVER), invert=True)
+def is_predictable(targets: Tensor) -> Tensor:
+    """Which of some tokens can be predicted."""
+    return torch.isin(targets, torch.tensor(NEVER_PREDICTED), invert=True)
 
 
-def frequencies(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """The share of each token in what is predicted, as if each that can be had occurred once more.
+def mask_impossible(scores: Tensor) -> Tensor:
+    """Scores (positions, vocabulary) with -inf for tokens that are never predicted."""
+    return scores.index_fill(1, torch.tensor(NEVER_PREDICTED, device=scores.device), -torch.inf)
+
+
+def frequencies(counts: Counts) -> npt.NDArray[np.float64]:
+    """The relative frequency of each predictable token, with add-one smoothing.
 
     >>> frequencies(np.array([9, 0, 9, 2, 9, 3])).tolist()
     [0.0, 0.125, 0.0, 0.375, 0.0, 0.5]
     """
     kept = predictable(counts.size)
-    shares = np.zeros(counts.size)
-    shares[kept] = counts[kept] + 1.0
-    shares /= shares.sum()
-    return shares
+    found = np.zeros(counts.size)
+    found[kept] = counts[kept] + 1.0
+    found /= found.sum()
+    return found
 
 
-def make_output(recipe: NetRecipe, counts: npt.NDArray[np.int64], embedding: Embedding) -> OutputLayer:
-    """The output layer that a recipe asks for; `counts` say how often each token occurs."""
-    module, name = _HOMES[recipe.output.kind]
-    made = getattr(import_module(f"firth.nets.outputs.{module}"), name)(recipe, counts, embedding)
-    assert isinstance(made, OutputLayer)
-    return made
+def rank_tokens(frequency: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """The predictable tokens from frequent to rare."""
+    kept = predictable(frequency.size)
+    return kept[np.argsort(-frequency[kept], kind="stable")]
+
+
+def invert_order(order: npt.NDArray[np.int64], vocabulary: int) -> Tensor:
+    """(vocabulary,): the index of each token in an order, -1 for tokens that are not in it."""
+    rows = np.full(vocabulary, -1)
+    rows[order] = np.arange(order.size)
+    return torch.from_numpy(rows)

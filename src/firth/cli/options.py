@@ -1,0 +1,24 @@
+"""Arguments and options that several verbs share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+Model = Annotated[Path, Argument(help="The folder of a trained model.")]
+Corpus = Annotated[list[str], Argument(help="Files, folders, globs, - or builtin:NAME.")]
+Texts = Annotated[Path, Argument(help="A text file with one text per line; - for standard input.")]
+Out = Annotated[Path, Option("-o", "--out", help="The new folder to write.")]
+Settings = Annotated[list[str] | None, Option("--set", help="Set a recipe field: key.sub=value.")]
+Seed = Annotated[int, Option("--seed", help="Seed of the random numbers.")]
+Resume = Annotated[bool, Option("--resume", help="Resume an interrupted run from its checkpoint.")]
+SkipBad = Annotated[bool, Option("--skip-bad", help="Skip invalid examples and count them.")]
+Method = Annotated[str, Option("--method", help="Analogies: add (3CosAdd) or mul (3CosMul).")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object to standard output and nothing else.")]
+Field = Annotated[str, Option("--field", help="JSONL and Parquet: the field that holds the text.")]
+Encoding = Annotated[str | None, Option("--encoding", help="Encoding of the files.")]
+Layout = Annotated[str, Option("--layout", help="lines (of one sentence), prose (of one paragraph), wrapped, auto.")]
+Threads = Annotated[int | None, Option("--threads", min=1, help="Number of processes; default: all cores.")]
+Budget = Annotated[str | None, Option("--budget", help="20s, 10min, 3h, 300ktok, 20Mtok, 1e15flop.")]

@@ -1,0 +1,171 @@
+"""The input and the result of every trainer, and how a result is saved."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from firth.artifact.models import save
+from firth.errors import BudgetError, CorpusError
+from firth.fit.checkpoints import CheckpointFolder
+from firth.progress import note
+from firth.text.corpus import Corpus, read_corpus
+from firth.tokens.build import open_store, open_tokens
+from firth.tokens.recipe import TokenizerRecipe
+from firth.tokens.store import TokenStore
+from firth.tokens.tokenizer import Tokenizer
+
+Unit = Literal["seconds", "tokens", "flops"]
+
+_UNITS: dict[str, tuple[float, Unit]] = {
+    "s": (1, "seconds"),
+    "sec": (1, "seconds"),
+    "min": (60, "seconds"),
+    "h": (3600, "seconds"),
+    "tok": (1, "tokens"),
+    "ktok": (1e3, "tokens"),
+    "mtok": (1e6, "tokens"),
+    "gtok": (1e9, "tokens"),
+    "flop": (1, "flops"),
+}
+_FORM = re.compile(r"(\d+(?:\.\d+)?(?:e\+?\d+)?)\s*([a-z]+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An amount of time, tokens or FLOPs.
+
+    >>> Budget.parse("10min").seconds, Budget.parse("300ktok").tokens, Budget.parse("1e15flop").flops
+    (600.0, 300000, 1000000000000000.0)
+    """
+
+    text: str
+    amount: float
+    unit: Unit
+
+    @classmethod
+    def parse(cls, text: str) -> Budget:
+        """The budget that `20s`, `10min`, `3h`, `300ktok`, `20Mtok` or `1e15flop` stands for."""
+        match = _FORM.fullmatch(text.strip())
+        if match is None or match[2].lower() not in _UNITS:
+            raise BudgetError(f"cannot read the budget {text!r}: write it like 20s, 10min, 3h, 300ktok or 1e15flop.")
+        factor, unit = _UNITS[match[2].lower()]
+        amount = float(match[1]) * factor
+        if amount <= 0:
+            raise BudgetError(f"a budget of {text!r} buys nothing: give more.")
+        return cls(text.strip(), amount, unit)
+
+    @property
+    def seconds(self) -> float | None:
+        return self.amount if self.unit == "seconds" else None
+
+    @property
+    def tokens(self) -> int | None:
+        return int(self.amount) if self.unit == "tokens" else None
+
+    @property
+    def flops(self) -> float | None:
+        return self.amount if self.unit == "flops" else None
+
+
+Text = str | Path | Corpus | Iterable[str | Sequence[str]]
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """The options of a training run beside the recipe."""
+
+    corpus: Corpus
+    valid: Corpus | None
+    """Held-out text, to validate on and to fit hyperparameters to."""
+    tokenizer: Tokenizer | None
+    budget: Budget | None
+    seed: int
+    threads: int | None
+    out: Path | None = None
+    """The folder of the model, where checkpoints are written."""
+    resume: bool = False
+    """Continue from the checkpoint there."""
+    named: bool = False
+    """Whether the recipe was given by name: then unset fields may be chosen."""
+    size: str | None = None
+    settings: Sequence[str] = ()
+    """Fields set by the user, which are not to be chosen."""
+    start: str | None = None
+    """The digest of the model that training continues from."""
+    started: float = field(default_factory=time.monotonic)
+
+    def open_tokens(self, recipe: TokenizerRecipe) -> tuple[Tokenizer, TokenStore]:
+        """The given tokenizer, or one trained on the corpus, and the corpus in its tokens."""
+        if self.tokenizer is None:
+            return open_tokens(recipe, self.corpus, self.threads)
+        return self.tokenizer, open_store(self.corpus, self.tokenizer, self.threads)
+
+    def open_valid(self, tokenizer: Tokenizer) -> TokenStore | None:
+        """The held-out text in tokens."""
+        return None if self.valid is None else open_store(self.valid, tokenizer, self.threads)
+
+    def checkpointer(self, recipe: Mapping[str, Any], store: TokenStore, **others: Any) -> CheckpointFolder | None:
+        """The checkpoints of this run; they can be resumed with the same recipe, text, seed, budget and `others`."""
+        if self.out is None:
+            return None
+        budget = self.budget.text if self.budget else None
+        identity = {"recipe": recipe, "store": store.digest, "seed": self.seed, "budget": budget, **others}
+        return CheckpointFolder(self.out, json.loads(json.dumps(identity)), self.resume)
+
+    def spent(self, tokens: float) -> dict[str, float]:
+        """The resources used so far."""
+        return {"seconds": time.monotonic() - self.started, "tokens": tokens}
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A trained model with its metrics."""
+
+    model: Any
+    """Its recipe has all fields resolved."""
+    store: TokenStore
+    spent: Mapping[str, float]
+    metrics: Mapping[str, Any]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Further files of the artifact."""
+
+    def save(self, folder: Path, run: TrainingRun, name: str, seed: int, metrics: Mapping[str, Any]) -> None:
+        """Write the artifact."""
+        save(
+            folder,
+            self.model,
+            name=name,
+            recipe=self.model.recipe,
+            budget={"asked": run.budget.text if run.budget else None, "spent": dict(self.spent)},
+            corpus=run.corpus.describe() | store_counts(self.store),
+            seed=seed,
+            metrics={**self.metrics, **metrics},
+            files=self.files,
+        )
+
+
+def open_corpus(texts: Sequence[Text], field: str, encoding: str | None, layout: str) -> Corpus:
+    """The corpus of the texts given to a verb; notes encodings other than UTF-8."""
+    if len(texts) == 1 and isinstance(texts[0], Corpus):
+        return texts[0]
+    corpus = read_corpus(*cast(Sequence[str], texts), field=field, encoding=encoding, layout=layout)
+    if next(corpus.raw_documents()).text.startswith("\\data\\"):
+        raise CorpusError(
+            f"{texts[0]} is an ARPA model, not a text: bring it in with firth import arpa {texts[0]} -o DIR."
+        )
+    for name, found in corpus.encodings().items():
+        if found != "utf-8":
+            note(f"{name}: reading as {found}")
+    return corpus
+
+
+def store_counts(store: TokenStore) -> dict[str, Any]:
+    """The digests and counts of a text for the manifest."""
+    names = ("documents", "sentences", "words", "tokens", "bytes", "unknown")
+    return {"digest": store.info.corpus, "store": store.info.digest} | {n: getattr(store.info, n) for n in names}

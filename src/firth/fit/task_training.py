@@ -1,0 +1,136 @@
+"""Fine-tuning in the training loop: batches of examples, and the learning rates of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from firth.fit.batches import Cursor
+from firth.fit.loop import BACKWARD, TrainingModule
+from firth.fit.optimisers import parameter_groups
+from firth.nets.batch import Batch, Loss
+from firth.nets.dropout import DropoutRng
+from firth.nets.network import Network
+from firth.objectives.objective import Objective
+from firth.tasks.recipe import TaskRecipe
+from firth.tasks.sequences import InputSequence, Ints, pack
+from firth.tasks.task import Task
+from firth.tokens.tokenizer import FIRST_WORD
+
+_MAX_TOKENS = 8_192  # approximate size of a micro-batch; gradients are accumulated
+_ORDER = 0x7A5C  # seed of the order of examples, distinct from those of other random numbers
+
+
+class TaskBatches:
+    """Batches of examples, shuffled in each epoch and packed with little padding."""
+
+    def __init__(
+        self, examples: Sequence[Sequence[InputSequence]], recipe: TaskRecipe, seed: int, truncated: int = 0
+    ) -> None:
+        self.examples = [sequences for sequences in examples if sequences]
+        self.recipe, self.seed = recipe, seed
+        self.sizes = np.array([sum(one.ids.size for one in sequences) for sequences in self.examples])
+        self.split = truncated
+        self._order = lru_cache(maxsize=2)(self._shuffle)
+        self.tokens = sum(int((one.ids >= FIRST_WORD).sum()) for sequences in self.examples for one in sequences)
+
+    def _shuffle(self, epoch: int) -> Ints:
+        rng = np.random.Generator(np.random.SFC64([self.seed, epoch, _ORDER]))
+        return rng.permutation(len(self.examples))
+
+    def step(self, cursor: Cursor, length: int | None = None) -> tuple[list[Batch], Cursor]:
+        """At least `learning.grad_accumulation` batches at a cursor, and the cursor of the next step."""
+        learning = self.recipe.learning
+        chosen = self._order(cursor.epoch)[cursor.row : cursor.row + learning.batch]
+        needed = -(-int(self.sizes[chosen].sum()) // _MAX_TOKENS)
+        parts = np.array_split(chosen, min(max(learning.grad_accumulation, needed), chosen.size))
+        batches = [pack([one for index in part for one in self.examples[index]], FIRST_WORD) for part in parts]
+        after = Cursor(cursor.epoch, cursor.row + learning.batch)
+        return batches, after if after.row < len(self.examples) else Cursor(cursor.epoch + 1, 0)
+
+
+class TaskTrainingModule(TrainingModule):
+    """A network with a task; the strategy decides which parameters are trained.
+
+    full            all of them
+    frozen          the head only
+    features        the head only, which has an encoder of its own and may mix all layers
+    discriminative  all, lower layers with lower rates: eta_l = eta_top * decay^(top - l) (Howard and Ruder 2018)
+    gradual         the head, and in each epoch one more layer from the top (same)
+    """
+
+    def __init__(self, network: Network, task: Task, recipe: TaskRecipe, auxiliary: dict[str, Objective]) -> None:
+        super().__init__(network, {task.name: task, **auxiliary})
+        self.recipe, self.task = recipe, task
+        self.depths = depths(network)
+        self.top = max(self.depths.values(), default=0)
+        self.is_frozen = recipe.strategy in ("frozen", "features")
+        if self.is_frozen:
+            network.requires_grad_(False)
+
+    def losses(self, batch: Batch, rng: DropoutRng | None) -> dict[str, Loss]:
+        """The losses of the task and of an auxiliary language model; a frozen network has no dropout."""
+        positions = None if len(self.heads) > 1 else self.task.positions(batch)
+        states = self.network(batch, positions, None if self.is_frozen else rng)
+        found = {}
+        for name, one in self.objectives.items():
+            loss = one.loss(self.network, states, batch, rng)
+            weight = 1.0 if one is self.task else self.recipe.lm_weight
+            found[name] = loss if weight == 1.0 else Loss(weight * loss.total, loss.count)
+        return found
+
+    def flops(self, batch: Batch) -> float:
+        """FLOPs of forward and backward on a batch; the output layer counts only if it is used."""
+        network = super().flops(batch)
+        if not self.task.uses_output_layer and len(self.heads) == 1:
+            positions = self.task.positions(batch)
+            network -= (
+                BACKWARD * (batch.ids.numel() if positions is None else len(positions)) * self.network.output.flops()
+            )
+        return (network / BACKWARD if self.is_frozen else network) + BACKWARD * self.task.flops(batch)
+
+    def on_progress(self, fraction: float) -> Iterable[Tensor]:
+        """gradual: unfreeze one more layer in each epoch."""
+        if self.recipe.strategy == "gradual":
+            lowest = lowest_trainable_depth(fraction, self.top, self.recipe.learning.epochs)
+            for name, parameter in self.network.named_parameters():
+                parameter.requires_grad_(self.depths[name] >= lowest)
+        return ()
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Parameter groups for the optimiser, with a factor of the learning rate."""
+        decay = self.recipe.learning.weight_decay
+        found = parameter_groups(self.heads.parameters(), decay)
+        if self.is_frozen:
+            return found
+        by_depth: dict[int, list[Tensor]] = {}
+        for name, parameter in self.network.named_parameters():
+            by_depth.setdefault(self.depths[name], []).append(parameter)
+        slower = self.recipe.layer_decay if self.recipe.strategy in ("discriminative", "gradual") else 1.0
+        for depth, parameters in sorted(by_depth.items()):
+            found += parameter_groups(parameters, decay, slower ** (self.top + 1 - depth))
+        return [group for group in found if group["params"]]
+
+
+def depths(network: nn.Module) -> dict[str, int]:
+    """The depth of each parameter of a network: 0 for embeddings, then the layer number from 1."""
+    found = {}
+    for name, _ in network.named_parameters():
+        parts = name.split(".")
+        below = parts[0] == "embedding"
+        found[name] = 0 if below else int(parts[parts.index("layers") + 1]) + 1 if "layers" in parts else -1
+    top = max(found.values(), default=0)
+    return {name: top if depth < 0 else depth for name, depth in found.items()}
+
+
+def lowest_trainable_depth(fraction: float, top: int, epochs: int) -> int:
+    """The lowest depth that is trained after a fraction of the run: one more in each epoch.
+
+    >>> [lowest_trainable_depth(fraction, 4, 5) for fraction in (0.0, 0.19, 0.2, 0.5, 0.99)]
+    [5, 5, 4, 3, 1]
+    """
+    return max(0, top + 1 - int(fraction * max(epochs, 1) + 1e-9))

@@ -1,0 +1,305 @@
+"""LanguageModel: scores and generates text; subclasses only work with ids."""
+# mypy: disable-error-code="untyped-decorator"
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from itertools import chain, pairwise, starmap
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from firth.abilities import Score
+from firth.errors import RecipeError
+from firth.text.layout import Layout, sentences_of
+from firth.tokens.encoder import TextEncoder
+from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, UNK, Tokenizer
+
+_ONE_DOCUMENT = np.ones(1, dtype=np.bool_)
+_MAX_CACHED_WORDS = 100_000  # unknown words with a cached log-probability
+
+
+class TokenStream(NamedTuple):
+    """The concatenated ids of sentences, each ended by EOS.
+
+    >>> TokenStream.of([[5, 6], [7]]).ids.tolist()
+    [5, 6, 3, 7, 3]
+    """
+
+    ids: npt.NDArray[np.uint32]
+    bounds: npt.NDArray[np.int64]  # sentence s is `ids[bounds[s]:bounds[s + 1]]`; its last id is EOS
+    starts_document: npt.NDArray[np.bool_]  # for each sentence; models that carry context reset it there
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[int]], starts_document: bool = False) -> TokenStream:
+        """The stream of sentences of one document, or with `starts_document` of a document each."""
+        lengths = [len(sentence) + 1 for sentence in sentences]
+        ids = [token for sentence in sentences for token in (*sentence, EOS)]
+        flags = np.full(len(sentences), starts_document)
+        flags[:1] = True
+        return cls(np.array(ids, dtype=np.uint32), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), flags)
+
+
+class LanguageModel(ABC):
+    """A language model over ids. A history is the list of ids before the one to predict; EOS ends each sentence."""
+
+    score_kind: Literal["causal", "pseudo"] = "causal"  # log-probabilities of texts, or pseudo-log-likelihoods
+    carries_context: ClassVar[bool] = False  # whether probabilities depend on the document's previous sentences
+
+    def __init__(self, recipe: Any, tokenizer: Tokenizer, layout: Layout, unknown_word_model: UnknownWordModel) -> None:
+        self.recipe = recipe
+        self.tokenizer = tokenizer
+        self.layout = layout
+        self.unknown_word_model = unknown_word_model
+        self._encoder = TextEncoder(tokenizer)
+        self._unknown_word_score = lru_cache(_MAX_CACHED_WORDS)(unknown_word_model.log_probability)
+
+    @abstractmethod
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays that an artifact saves."""
+
+    @abstractmethod
+    def token_logprobs(self, stream: TokenStream) -> npt.NDArray[np.float64]:
+        """The log-probability (nats) of every id of the stream given its history."""
+
+    @abstractmethod
+    def next_logprobs(self, history: Sequence[int]) -> npt.NDArray[np.float64]:
+        """The log-probability of every token after `history`: (vocabulary,); -inf for `<pad>`, `<s>` and `<mask>`."""
+
+    def score(self, texts: Sequence[str], *, as_document: bool = False) -> list[Score]:
+        """The score of each text: a document if context is carried, or with `as_document` a part of one."""
+        split = [self._sentences(text) for text in texts]
+        sizes = [len(sentences) for sentences in split]
+        stream, words = self.stream(list(chain.from_iterable(split)), sizes, as_document)
+        firsts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        bounds = stream.bounds[firsts]
+        logprobs = self.token_logprobs(stream)
+        columns = zip(
+            _segment_sums(logprobs, bounds).tolist(),
+            np.diff(bounds).tolist(),
+            _segment_sums(words, firsts).tolist(),
+            sizes,
+            [len(text) if text.isascii() else len(text.encode()) for text in texts],
+            strict=True,
+        )
+        scores = list(starmap(Score, columns))
+        with_unknown = np.flatnonzero(_segment_sums(stream.ids == UNK, bounds)).tolist()
+        unknown_words = self._unknown_words([sentence for index in with_unknown for sentence in split[index]])
+        for index in with_unknown:
+            found = [word for _ in split[index] for word in next(unknown_words)]
+            if found:
+                begin, end = bounds[index], bounds[index + 1]
+                positions = begin + np.flatnonzero(stream.ids[begin:end] == UNK)
+                oov_logprob = float(logprobs[positions].sum()) * len(found) / positions.size
+                spelling = sum(map(self._unknown_word_score, found))
+                scores[index] = scores[index]._replace(oov=len(found), oov_logprob=oov_logprob, spelling=spelling)
+        return scores
+
+    def _sentences(self, text: str) -> list[str]:
+        if self.layout == "lines" and "\n" not in text:
+            line = text.strip()
+            return [line] if line else []
+        return sentences_of(text, self.layout)
+
+    def log_probabilities(self, sentences: Sequence[str]) -> npt.NDArray[np.float64]:
+        """The log-probability (nats) of each sentence and its EOS, as in `score` but without word and byte counts."""
+        stream, _ = self.stream(sentences, [1] * len(sentences) if self.carries_context else ())
+        return _segment_sums(self.token_logprobs(stream), stream.bounds)
+
+    def log_probability(self, sentence: str) -> float:
+        """The log-probability (nats) of one sentence and its EOS, with the least overhead."""
+        ids = self._encoder.encode_one(sentence)
+        closed = np.empty(ids.size + 1, dtype=np.uint32)
+        closed[:-1], closed[-1] = ids, EOS
+        if ids.size and ids.min() < FIRST_WORD:
+            closed[:-1][ids < FIRST_WORD] = UNK
+        return float(self.token_logprobs(TokenStream(closed, np.array([0, closed.size]), _ONE_DOCUMENT)).sum())
+
+    def stream(
+        self, sentences: Sequence[str], lengths: Sequence[int] = (), as_document: bool = False
+    ) -> tuple[TokenStream, npt.NDArray[np.int64]]:
+        """The ids of sentences and their numbers of words; `lengths` are the numbers of sentences of the texts."""
+        encoded = self._encoder.encode(sentences)
+        count = len(sentences)
+        bounds, words = np.zeros(count + 1, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        ids = np.empty(encoded.ids.size + count, dtype=np.uint32)
+        close_sentences(encoded.ids, encoded.word_starts, encoded.lengths, FIRST_WORD, UNK, EOS, ids, bounds, words)
+        starts_document = np.zeros(count, dtype=np.bool_)
+        begins = np.cumsum([0, *lengths])[:-1]
+        starts_document[begins[begins < count]] = True
+        if as_document:
+            starts_document[1:] = False
+        return TokenStream(ids, bounds, starts_document), words
+
+    def next(self, history: str = "", top: int | None = 10) -> list[tuple[str, float]]:
+        """The most probable next tokens after the text, with their probabilities; all with `top=None`."""
+        logprobs = self.next_logprobs(self.history(history))
+        best = np.argsort(-logprobs, kind="stable")
+        best = best[logprobs[best] > -np.inf][:top]
+        return [(self.tokenizer.vocabulary[token], float(np.exp(logprobs[token]))) for token in best.tolist()]
+
+    def explain(self, text: str) -> list[list[dict[str, Any]]]:
+        """For each sentence of a text its tokens with log-probabilities and model-specific details."""
+        stream, _ = self.stream(sentences_of(text, self.layout))
+        logprobs = self.token_logprobs(stream)
+        names = self.tokenizer.vocabulary
+        return [
+            [{"token": names[stream.ids[index]], "logprob": float(logprobs[index])} for index in range(begin, end)]
+            for begin, end in pairwise(stream.bounds.tolist())
+        ]
+
+    def history(self, text: str) -> list[int]:
+        """The ids of an unfinished text: its last sentence has no EOS."""
+        ids: list[int] = []
+        for sentence in sentences_of(text, self.layout):
+            ids += [UNK if token < FIRST_WORD else token for token in self.tokenizer.encode(sentence).ids] + [EOS]
+        return ids[:-1]
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        count: int = 1,
+        length: int = 50,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+    ) -> list[str]:
+        """`count` continuations of the prompt, of at most `length` tokens each."""
+        rng = np.random.default_rng(seed)
+        prompt_ids = self.history(prompt)
+        texts = []
+        for _ in range(count):
+            history = list(prompt_ids)
+            for _ in range(length):
+                logprobs = self.next_logprobs(history)
+                weights = sampling_probabilities(logprobs, temperature=temperature, top_k=top_k, top_p=top_p)
+                token = int(rng.choice(weights.size, p=weights))
+                if token == EOS:
+                    break
+                history.append(token)
+            texts.append(self.tokenizer.decode(history))
+        return texts
+
+    def _unknown_words(self, sentences: Sequence[str]) -> Iterator[list[str]]:
+        """The unknown words of each sentence; a literal `<unk>`, as in the Penn Treebank, is a known word."""
+        recipe = self.tokenizer.recipe
+        is_plain = recipe.model == "words" and recipe.split == "space" and not recipe.lowercase
+        plain = [is_plain and sentence.isascii() for sentence in sentences]  # nothing to normalise or segment
+        texts = [self.tokenizer.presegment(one) for one, easy in zip(sentences, plain, strict=True) if not easy]
+        others = zip(texts, self.tokenizer.backend.encode_batch(texts, add_special_tokens=False), strict=True)
+        literal = self.tokenizer.vocabulary[UNK]
+        for sentence, easy in zip(sentences, plain, strict=True):
+            if easy:
+                yield [word for word in sentence.split() if word not in self._known]
+                continue
+            text, tokens = next(others)
+            spans = zip(tokens.ids, tokens.offsets, strict=True)
+            words = [text[begin:end] for token, (begin, end) in spans if token == UNK]
+            yield [word for word in words if word != literal]
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.tokenizer.vocabulary)
+
+
+def _segment_sums(values: npt.NDArray[Any], bounds: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    kind = np.float64 if values.dtype == np.float64 else np.int64
+    sums = np.zeros(bounds.size - 1, dtype=kind)
+    filled = bounds[1:] > bounds[:-1]
+    if filled.any():
+        sums[filled] = np.add.reduceat(values, bounds[:-1][filled], dtype=kind)
+    return sums
+
+
+def current_sentence(history: Sequence[int]) -> list[int]:
+    """BOS and the tokens of the current sentence of a history.
+
+    >>> current_sentence([5, 6, EOS, 7])
+    [2, 7]
+    """
+    ids = list(history)
+    if EOS in ids:
+        ids = ids[len(ids) - ids[::-1].index(EOS) :]
+    return [BOS, *ids]
+
+
+def sampling_probabilities(
+    log_probabilities: npt.NDArray[np.float64], *, temperature: float, top_k: int | None, top_p: float | None
+) -> npt.NDArray[np.float64]:
+    """The distribution to sample from: with temperature, top-k and top-p (nucleus) truncation.
+
+    >>> sampling_probabilities(np.log([0.5, 0.3, 0.2]), temperature=1.0, top_k=2, top_p=None).round(3).tolist()
+    [0.625, 0.375, 0.0]
+    """
+    if not temperature >= 0:
+        raise RecipeError(f"temperature={temperature} must not be below 0; 0 always takes the likeliest.")
+    if temperature == 0:
+        return np.asarray(np.arange(log_probabilities.size) == log_probabilities.argmax(), dtype=np.float64)
+    weights = log_probabilities / temperature
+    weights = np.exp(weights - weights.max())
+    order = np.argsort(-weights, kind="stable")
+    if top_k is not None:
+        weights[order[top_k:]] = 0
+    if top_p is not None:
+        reached = np.cumsum(weights[order]) / weights.sum()
+        weights[order[int(np.searchsorted(reached, top_p)) + 1 :]] = 0
+    return np.asarray(weights / weights.sum())
+
+
+@njit(cache=True, nogil=True)
+def close_sentences(
+    ids: Any, word_starts: Any, lengths: Any, first_word: Any, unk: Any, eos: Any, out: Any, bounds: Any, words: Any
+) -> Any:
+    """Copy the ids of sentences with EOS after each and count their words; special tokens in the text become UNK."""
+    position, written = 0, 0
+    for sentence in range(lengths.size):
+        for _ in range(lengths[sentence]):
+            token = ids[position]
+            out[written] = token if token >= first_word else unk
+            words[sentence] += word_starts[position]
+            position += 1
+            written += 1
+        out[written] = eos
+        written += 1
+        bounds[sentence + 1] = written
+
+
+END = 256  # the symbol before the first and after the last byte of a word
+
+
+class UnknownWordModel:
+    """The characters of unknown words: a byte bigram model with add-one smoothing, a distribution over all words.
+
+    A word model gives all unknown words the one probability of `<unk>`, so a smaller vocabulary would score better in
+    bits per byte. Charging unknown words for their characters makes models with different vocabularies comparable.
+
+    >>> model = UnknownWordModel.train(["ab", "ab", "b"])
+    >>> probability = (1 + 1) / (3 + 257) * (3 + 1) / (3 + 257)  # first b, then the end after b
+    >>> round(float(np.exp(model.log_probability("b"))) / probability, 9)
+    1.0
+    """
+
+    def __init__(self, counts: npt.NDArray[np.int64]) -> None:
+        self.counts = counts  # (previous byte, byte), both with END
+        self._log = np.log(counts + 1.0) - np.log(counts.sum(axis=1, keepdims=True) + counts.shape[1])
+
+    @classmethod
+    def train(cls, words: Iterable[str]) -> UnknownWordModel:
+        """The model of `words`: those that occur once resemble unknown words most."""
+        counts = np.zeros((END + 1, END + 1), dtype=np.int64)
+        data = "\n".join(words).encode()
+        if data:
+            codes = np.frombuffer(b"\n" + data + b"\n", dtype=np.uint8).astype(np.int64)
+            codes[codes == ord("\n")] = END
+            np.add.at(counts, (codes[:-1], codes[1:]), 1)
+        return cls(counts)
+
+    def log_probability(self, word: str) -> float:
+        codes = [END, *word.encode(), END]
+        return float(self._log[codes[:-1], codes[1:]].sum())

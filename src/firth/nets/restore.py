@@ -1,0 +1,112 @@
+"""Models of trained networks and of saved arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from firth.errors import ArtifactError
+from firth.lm.language_model import END, UnknownWordModel
+from firth.nets.causal import BidirectionalNet, BidirectionalStreamNet, CausalNet, StreamNet
+from firth.nets.embedding import Embedding
+from firth.nets.masked import MaskedNet
+from firth.nets.model import NetModel, own_tensors
+from firth.nets.network import Network, Vocabulary, build_network, make_encoder
+from firth.nets.recipe import NetRecipe
+from firth.text.layout import Layout
+from firth.tokens.tokenizer import Tokenizer
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+HEADS = "heads."
+
+
+def make_model(
+    recipe: NetRecipe,
+    network: Network,
+    tokenizer: Tokenizer,
+    layout: Layout,
+    unknown_word_model: UnknownWordModel,
+    heads: Mapping[str, Tensor] | None = None,
+) -> NetModel:
+    """The model of a trained network; `heads` are the parameters of the objectives, `heads.NAME.parameter`."""
+    is_stream = recipe.sequence.format == "stream"
+    kind: type[NetModel] = NetModel
+    if "bilm" in recipe.names:
+        kind = BidirectionalStreamNet if is_stream else BidirectionalNet
+    elif {"clm", "autoencoding"} & set(recipe.names):
+        kind = StreamNet if is_stream else CausalNet
+    elif "mlm" in recipe.names:
+        kind = MaskedNet
+    return kind(recipe, network, tokenizer, layout, unknown_word_model, heads or {})
+
+
+def restore_net(recipe: NetRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> NetModel:
+    """The model of the arrays of a saved artifact, whose names, types and shapes are checked."""
+    counts = _array(arrays, "counts", np.int64, (len(tokenizer),))
+    character_counts = _array(arrays, "spelling", np.int64, (END + 1, END + 1))
+    vocabulary = Vocabulary(tokenizer.vocabulary, np.array(counts))
+    _check_sizes(recipe, arrays, vocabulary)
+    with _SkipInit():
+        network = build_network(recipe, vocabulary, 0, skip_init=True)
+    load_tensors(network, arrays)
+    heads = {name: _copy(array) for name, array in arrays.items() if name.startswith(HEADS)}
+    unknown_word_model = UnknownWordModel(np.array(character_counts))
+    return make_model(recipe, network, tokenizer, layout, unknown_word_model, heads)
+
+
+def load_tensors(network: nn.Module, arrays: Arrays) -> None:
+    """Load saved parameters and buffers into a network; raise `ArtifactError` unless the names and shapes match."""
+    own = own_tensors(network)
+    for name, tensor in own.items():
+        _array(arrays, name, tensor.numpy(force=True).dtype, tuple(tensor.shape))
+    unknown = sorted(name for name in arrays.keys() - own.keys() if not name.startswith(HEADS))
+    if others := [name for name in unknown if name not in ("counts", "spelling")]:
+        raise ArtifactError(f"the recipe has no tensor {others[0]!r}: the weights were made by another one.")
+    for name, tensor in own.items():
+        tensor.data = _copy(arrays[name])  # tied tensors stay tied
+
+
+def _check_sizes(recipe: NetRecipe, arrays: Arrays, vocabulary: Vocabulary) -> None:
+    """Raise `ArtifactError` if the weights do not fit the recipe, before anything of its size is allocated."""
+    with torch.device("meta"), _SkipInit():
+        modules = {"embedding": Embedding(recipe, vocabulary.tokens), "encoders.0": make_encoder(recipe)}
+    for prefix, module in modules.items():
+        for name, tensor in own_tensors(module).items():
+            _array(arrays, f"{prefix}.{name}", None, tuple(tensor.shape))
+
+
+def _array(arrays: Arrays, name: str, dtype: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """A saved array of that type (None for any) and shape."""
+    again = "copy the folder again, or train the model again."
+    if name not in arrays:
+        raise ArtifactError(f"the tensor {name!r} is missing from the weights: {again}")
+    found = arrays[name]
+    if found.shape != shape:
+        if name in ("counts", "embedding.tokens.weight") and found.shape[:1] != shape[:1]:
+            raise ArtifactError(
+                f"tokenizer.json has {shape[0]} tokens, but the weights are those of {len(found)}: {again}"
+            )
+        raise ArtifactError(f"the tensor {name!r} has the shape {found.shape}, not {shape}: {again}")
+    if dtype is not None and found.dtype != dtype:
+        raise ArtifactError(f"the tensor {name!r} is of the type {found.dtype}, not {np.dtype(dtype)}: {again}")
+    return found
+
+
+def _copy(array: npt.NDArray[Any]) -> Tensor:
+    return torch.from_numpy(np.array(array))
+
+
+class _SkipInit(TorchFunctionMode):
+    """Skips random initialisation of weights that are to be loaded."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        is_random = function in (torch.Tensor.normal_, torch.Tensor.uniform_)
+        if is_random or getattr(function, "__module__", None) == "torch.nn.init":
+            return args[0] if args else (kwargs or {})["tensor"]
+        return function(*args, **(kwargs or {}))

@@ -1,0 +1,226 @@
+"""LinearClassifier: logistic regression on n-grams, for models without hidden states or vectors.
+
+    score(label, text) = bias(label) + sum over n-grams of weight(label, n-gram) * value(n-gram, text)
+
+With tf-idf, value = count * (log((1 + texts) / (1 + texts with the n-gram)) + 1), normalised to unit length. The
+features of a pair are the values of both texts, their elementwise minimum, and their cosine.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from firth.errors import ArtifactError, CorpusError, RecipeError
+from firth.tasks.examples import Example, TextExample
+from firth.tasks.predictor import MetricInputs, Prediction, Predictor, multiple_labels, single_label, text_metric_inputs
+from firth.tasks.recipe import LinearRecipe
+from firth.tokens.encoder import TextEncoder
+from firth.tokens.tokenizer import FIRST_WORD, UNK, Tokenizer
+
+Ints = npt.NDArray[np.int64]
+_MAX_CHARACTERS = 1 << 22  # whose n-grams are held in memory
+_CODE_POINTS = 0x110000
+_TINY = 1e-30
+_DAMAGED = "the arrays of the linear model are damaged: copy the folder again, or train it again."
+
+
+class NgramFeatures:
+    """n-gram features of texts as a sparse matrix.
+
+    An n-gram is encoded as one integer whose digits are its ids; columns are found by binary search.
+    """
+
+    def __init__(self, recipe: LinearRecipe, tokenizer: Tokenizer) -> None:
+        self.recipe, self.tokenizer = recipe, tokenizer
+        self.base = 1 + (_CODE_POINTS if recipe.features == "characters" else len(tokenizer))
+        if self.base**recipe.ngrams >= 1 << 63:
+            raise RecipeError(
+                f"ngrams={recipe.ngrams} of {self.base - 1:,} tokens do not fit into 64 bits: set ngrams to less."
+            )
+        self.keys = np.zeros(0, dtype=np.int64)  # n-grams of the columns, sorted
+        self.idf = np.zeros(0)
+        self._encoder = TextEncoder(tokenizer)
+
+    @property
+    def columns(self) -> int:
+        """Number of columns of the matrix."""
+        return 3 * self.keys.size + 1 if self.recipe.task == "pair" else self.keys.size
+
+    def fit(self, examples: Sequence[TextExample]) -> None:
+        """Choose the n-grams that occur in enough texts and compute their IDF."""
+        texts = [text for one in examples for text in (one.text, one.other) if text is not None]
+        keys, document_counts = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        for part in _blocks(texts):
+            keys, document_counts = _add(
+                keys, document_counts, *np.unique(_distinct(*self.find(part)), return_counts=True)
+            )
+        kept = document_counts >= self.recipe.min_count
+        if not kept.any():
+            raise CorpusError(
+                f"no token occurs in {self.recipe.min_count} texts: give more examples, or set min_count=1."
+            )
+        self.keys = keys[kept]
+        self.idf = np.ones(self.keys.size)
+        if self.recipe.weighting == "tfidf":
+            self.idf = np.log((1 + len(texts)) / (1 + document_counts[kept])) + 1
+
+    def matrix(self, examples: Sequence[TextExample]) -> Any:
+        """(examples, columns): the sparse feature matrix."""
+        from scipy import sparse  # type: ignore[import-untyped]
+
+        first = self.values([one.text for one in examples])
+        if self.recipe.task == "classify":
+            return first
+        second = self.values([one.other or "" for one in examples])
+        cosines = sparse.csr_array(_cosines(first, second)[:, None])
+        return sparse.hstack([first, second, first.minimum(second), cosines], format="csr")
+
+    def values(self, texts: Sequence[str]) -> Any:
+        """(texts, n-grams): the sparse matrix of values."""
+        from scipy import sparse
+
+        return sparse.vstack([self._values(part) for part in _blocks(texts)], format="csr")
+
+    def _values(self, texts: Sequence[str]) -> Any:
+        from scipy import sparse
+
+        from firth.vectors.bag import apply_idf
+
+        keys, rows = self.find(texts)
+        columns = np.searchsorted(self.keys, keys)
+        known = np.append(self.keys, -1)[columns] == keys
+        indices = rows[known], columns[known]
+        counts = sparse.coo_array((np.ones(indices[0].size), indices), shape=(len(texts), self.keys.size)).tocsr()
+        if self.recipe.weighting == "tfidf":
+            return apply_idf(counts, self.idf).astype(np.float64)
+        return counts.sign() if self.recipe.weighting == "binary" else counts
+
+    def find(self, texts: Sequence[str]) -> tuple[Ints, Ints]:
+        """All n-grams of texts and the index of the text of each."""
+        ids, lengths = self._characters(texts) if self.recipe.features == "characters" else self._tokens(texts)
+        return ngram_keys(ids, lengths, self.recipe.ngrams, self.base)
+
+    def _tokens(self, texts: Sequence[str]) -> tuple[Ints, Ints]:
+        encoded = self._encoder.encode([" ".join(text.replace("\0", " ").split()) for text in texts])
+        ids = encoded.ids.astype(np.int64)
+        return np.where(ids >= FIRST_WORD, ids, UNK), encoded.lengths
+
+    def _characters(self, texts: Sequence[str]) -> tuple[Ints, Ints]:
+        """Code points after the tokenizer's normalisation, with single spaces."""
+        form, lower = self.tokenizer.recipe.normalise, self.tokenizer.recipe.lowercase
+        if form != "none":
+            texts = [unicodedata.normalize("NFC" if form == "nfc" else "NFKC", text) for text in texts]
+        lines = [" ".join((text.lower() if lower else text).split()) for text in texts]
+        ids = np.frombuffer("".join(lines).encode("utf-32-le"), dtype="<u4").astype(np.int64)
+        return ids, np.array([len(line) for line in lines], dtype=np.int64)
+
+
+def ngram_keys(ids: Ints, lengths: Ints, ngrams: int, base: int) -> tuple[Ints, Ints]:
+    """The integer of each n-gram within a row, and the index of its row.
+
+    >>> keys, rows = ngram_keys(np.array([5, 6, 5]), np.array([2, 1]), 2, 10)
+    >>> keys.tolist(), rows.tolist()
+    ([6, 7, 6, 67], [0, 0, 1, 0])
+    """
+    rows = np.repeat(np.arange(lengths.size), lengths)
+    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(ids.size)
+    keys, where = [], []
+    for length in range(1, ngrams + 1):
+        starts = np.flatnonzero(left >= length)
+        key = np.zeros(starts.size, dtype=np.int64)
+        for offset in range(length):
+            key = key * base + ids[starts + offset] + 1
+        keys.append(key)
+        where.append(rows[starts])
+    return np.concatenate(keys), np.concatenate(where)
+
+
+def _blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Texts in blocks, to limit the memory of n-grams."""
+    ends = np.cumsum([len(text) for text in texts])
+    begin = 0
+    while begin < len(texts):
+        read = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, read + _MAX_CHARACTERS, side="right")))
+        yield texts[begin:end]
+        begin = end
+
+
+def _distinct(keys: Ints, rows: Ints) -> Ints:
+    """The sorted keys, each once for every row that has it."""
+    order = np.lexsort((rows, keys))
+    keys, rows = keys[order], rows[order]
+    new = np.ones(keys.size, dtype=np.bool_)
+    new[1:] = (keys[1:] != keys[:-1]) | (rows[1:] != rows[:-1])
+    return keys[new]
+
+
+def _add(keys: Ints, counts: Ints, more: Ints, theirs: Ints) -> tuple[Ints, Ints]:
+    """The summed counts of two sorted arrays of keys."""
+    merged, indices = np.unique(np.concatenate([keys, more]), return_inverse=True)
+    total = np.bincount(indices, weights=np.concatenate([counts, theirs]), minlength=merged.size)
+    return merged, total.astype(np.int64)
+
+
+def _cosines(first: Any, second: Any) -> npt.NDArray[np.float64]:
+    """The cosine of corresponding rows; 0 for an empty row."""
+    products = np.asarray(first.multiply(second).sum(axis=1))
+    lengths = np.sqrt(np.asarray(first.power(2).sum(axis=1)) * np.asarray(second.power(2).sum(axis=1)))
+    return np.asarray(products / np.maximum(lengths, _TINY))
+
+
+class LinearClassifier(Predictor):
+    """Weights of the n-grams for each label."""
+
+    def __init__(
+        self, features: NgramFeatures, weights: npt.NDArray[np.float32], bias: npt.NDArray[np.float64]
+    ) -> None:
+        """weights: (labels, columns), or one row for a number; bias: (labels)."""
+        self.features, self.weights, self.bias = features, weights, bias
+        self.recipe = features.recipe
+        self.tokenizer = features.tokenizer
+        self.task: str = self.recipe.task
+        self.labels = self.recipe.labels
+        self.columns = self.recipe.columns
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays of the artifact."""
+        return {"keys": self.features.keys, "idf": self.features.idf, "weights": self.weights, "bias": self.bias}
+
+    def predict_chunk(self, examples: Sequence[Example]) -> list[Prediction]:
+        return self.predict_features(self.features.matrix(cast(Sequence[TextExample], examples)))
+
+    def predict_features(self, matrix: Any) -> list[Prediction]:
+        """Predictions for the rows of a feature matrix."""
+        from scipy import special
+
+        scores = matrix @ self.weights.T.astype(np.float64) + self.bias
+        if self.recipe.form == "number":
+            return [{"score": score} for score in scores[:, 0].tolist()]
+        if self.recipe.form == "multi":
+            return [multiple_labels(self.labels, one) for one in special.expit(scores).tolist()]
+        return [single_label(self.labels, one) for one in special.softmax(scores, axis=1).tolist()]
+
+    def metric_inputs(self, examples: Sequence[Example], answers: Sequence[Prediction]) -> MetricInputs:
+        return text_metric_inputs(self.task, self.recipe.form, examples, answers)
+
+
+def restore(recipe: LinearRecipe, arrays: Mapping[str, npt.NDArray[Any]], tokenizer: Tokenizer) -> LinearClassifier:
+    """The model of the arrays of an artifact, whose names, types and shapes are checked."""
+    types = {"keys": np.int64, "idf": np.float64, "weights": np.float32, "bias": np.float64}
+    if set(arrays) != set(types) or any(arrays[name].dtype != kind for name, kind in types.items()):
+        raise ArtifactError(_DAMAGED)
+    features = NgramFeatures(recipe, tokenizer)
+    features.keys, features.idf = keys, idf = arrays["keys"], arrays["idf"]
+    outputs = 1 if recipe.form == "number" else len(recipe.labels)
+    has_shapes = keys.ndim == 1 and idf.shape == keys.shape and arrays["bias"].shape == (outputs,)
+    has_shapes = has_shapes and arrays["weights"].shape == (outputs, features.columns)
+    is_finite = all(np.all(np.isfinite(arrays[name])) for name in ("idf", "weights", "bias"))
+    if not (has_shapes and is_finite and np.all(np.diff(keys) > 0)):
+        raise ArtifactError(_DAMAGED)
+    return LinearClassifier(features, arrays["weights"], arrays["bias"])

@@ -1,0 +1,1 @@
+"""Readers of labelled files and Python objects."""

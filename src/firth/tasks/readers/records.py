@@ -1,0 +1,274 @@
+"""Examples from records: objects of JSONL, questions of SQuAD's JSON, and Python objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from firth.errors import CorpusError
+from firth.tasks.examples import ChoiceExample, Example, GenerateExample, Origin, SpanExample, TagExample, TextExample
+from firth.tasks.readers.columns import HOW, ReadLog, ReadOptions, Record, hint
+from firth.tasks.readers.squad import locate_answers
+from firth.tasks.readers.tagged import is_spaced, words_of_line
+from firth.text.readers import require_text
+
+_MAX_LABELS = 1000
+_MAX_NUMBER = 1e9  # of a pair's label
+_FORMS = {
+    "classify": "a pair of a label, or a list of labels, and a text",
+    "pair": "a label and two texts",
+    "tag": "a pair of a list of words and a list of tags",
+    "span": "a passage, a question and the answers",
+    "choice": "a context, a question, a list of choices and the index of the correct one",
+    "generate": "a pair of a source and a target",
+}
+_PARTS = {
+    "classify": ("label", "text"),
+    "pair": ("label", "text_a", "text_b"),
+    "tag": ("words", "tags"),
+    "span": ("passage", "question", "answers"),
+    "choice": ("context", "question", "choices", "label"),
+    "generate": ("source", "target"),
+}
+_LABELS = ("label", "tags", "answers", "target")
+
+
+def parse_record(line: str, where: str) -> Record:
+    """The object on a line of JSONL."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise CorpusError(f"{where} is not JSON ({error}): write one JSON object a line.") from None
+    if not isinstance(record, dict):
+        raise CorpusError(f"{where} is not a JSON object: write one JSON object a line.")
+    return record
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks."""
+    return " ".join(text.splitlines()).strip()
+
+
+def check_labels(labels: tuple[str, ...], where: str, task: str) -> tuple[str, ...]:
+    """The same labels, after a check of their number and of the numeric labels of pairs."""
+    if not labels:
+        raise CorpusError(f"{where}: there is no label: {HOW[task]}.")
+    if len(labels) > _MAX_LABELS:
+        raise CorpusError(f"{where}: {len(labels)} labels are too many: {_MAX_LABELS} at most.")
+    if task == "pair" and any(map(_is_out_of_range, labels)):
+        raise CorpusError(f"{where}: the label {labels[0]!r:.80} is out of range for a number: write a finite one.")
+    return labels
+
+
+def _is_out_of_range(label: str) -> bool:
+    """Whether a label is a number that is too large or not finite.
+
+    >>> [_is_out_of_range(label) for label in ("NaN", "-inf", "1e300", "3.5", "nano")]
+    [True, True, True, False, False]
+    """
+    try:
+        return not abs(float(label)) <= _MAX_NUMBER
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class Records:
+    """Builds examples from records."""
+
+    options: ReadOptions
+    log: ReadLog
+    source: str = ""
+
+    def maker(self) -> Callable[[int, Record], Example | None]:
+        """The function from the number of a record and the record to an example, or None if it has no text."""
+        makers = (self.classify, self.pair, self.tag, self.span, self.choice, self.generate)
+        return next(make for make in makers if make.__name__ == self.options.task)
+
+    def from_item(self, number: int, item: Any) -> Example | None:
+        """The example of a Python object."""
+        return self.maker()(number, record_of(self.options.task, item, number))
+
+    def line_maker(self) -> Callable[[int, str], Example | None]:
+        """The function from a line number and a line of JSONL to an example, or None if it is blank."""
+        make = self.maker()
+
+        def from_line(number: int, line: str) -> Example | None:
+            if not line or line.isspace():
+                return None
+            return make(number + 1, parse_record(line, str(Origin(self.source, number + 1))))
+
+        return from_line
+
+    def classify(self, number: int, record: Record) -> TextExample | None:
+        origin = Origin(self.source, number)
+        if "text" not in self.options.columns and "text_b" in record and "text" not in record:
+            raise CorpusError(f"{origin} has a second text, text_b: {hint(self.options, record)}.")
+        text = self._text(record, "text", origin)
+        labels = self._labels(record, origin)
+        if not text and self.log.leave_out_empty():
+            return None
+        return TextExample(text, None, labels, origin)
+
+    def pair(self, number: int, record: Record) -> TextExample | None:
+        origin = Origin(self.source, number)
+        text, other = self._text(record, "text_a", origin), self._text(record, "text_b", origin)
+        labels = self._labels(record, origin)
+        if labels is not None and len(labels) > 1:
+            raise CorpusError(f"{origin} has {len(labels)} labels: give a pair of texts one.")
+        if not (text and other) and self.log.leave_out_empty():
+            return None
+        return TextExample(text, other, labels, origin)
+
+    def tag(self, number: int, record: Record) -> TagExample:
+        origin = Origin(self.source, number)
+        words = self._strings(record, "word", origin)
+        if not words or "" in words:
+            raise CorpusError(f"{origin} has no words, or an empty one: give each sentence its words.")
+        tags: tuple[str, ...] | None = None
+        if self._wants("tag", record, origin):
+            tags = self._strings(record, "tag", origin)
+            if len(tags) != len(words):
+                raise CorpusError(f"{origin} has {len(words)} words and {len(tags)} tags: give each word one tag.")
+            if "" in tags:
+                raise CorpusError(f"{origin} has an empty tag: give each word one tag.")
+            self.log.add_tags(tags, origin)
+        spaced = record.get("spaced")
+        return TagExample(words, tags, spaced if isinstance(spaced, bool) else is_spaced(words), origin)
+
+    def span(self, number: int, record: Record) -> SpanExample | None:
+        origin = Origin(self.source, number)
+        where = f"{self.source}, question {number}" if self.log.unit == "question" else str(origin)
+        # The passage stays as it is: answers refer to its characters.
+        passage = require_text(self._string(record, "passage", where), where)
+        question = self._text(record, "question", where)
+        if not passage.strip():
+            raise CorpusError(f"{where} has an empty passage: give it one, or leave the question out.")
+        if not question and self.log.leave_out_empty():
+            return None
+        name = str(record.get(self.options.find("id", record) or "", ""))
+        if not self._wants("answers", record, where, record.get("is_impossible") is True):
+            return SpanExample(passage, question, None, name, origin)
+        given = [] if record.get("is_impossible") is True else self._value(record, "answers")
+        answers = locate_answers(given, passage, where, self.log)
+        return None if answers is None else SpanExample(passage, question, answers, name, origin)
+
+    def choice(self, number: int, record: Record) -> ChoiceExample:
+        origin = Origin(self.source, number)
+        choices = tuple(map(one_line, self._strings(record, "choices", origin)))
+        if len(choices) < 2 or "" in choices:
+            raise CorpusError(f"{origin} has {len(choices)} choices or an empty one: give two sentences or more.")
+        context, question = (
+            self._text(record, role, origin) if self.options.find(role, record) else ""
+            for role in ("context", "question")
+        )
+        if not (context or question):
+            raise CorpusError(f"{origin} has neither a context nor a question: give it one of them.")
+        label: int | None = None
+        if self._wants("label", record, origin):
+            label = self._value(record, "label")
+            if type(label) is not int or not 0 <= label < len(choices):
+                raise CorpusError(
+                    f"{origin} has the label {label!r}: give the index of the correct choice, from 0 to "
+                    f"{len(choices) - 1}."
+                )
+        name = str(record.get(self.options.find("id", record) or "", ""))
+        return ChoiceExample(context, question, choices, label, name, origin)
+
+    def generate(self, number: int, record: Record) -> GenerateExample | None:
+        origin = Origin(self.source, number)
+        source = self._text(record, "source", origin)
+        target = self._text(record, "target", origin) if self._wants("target", record, origin) else None
+        if not (source and target != "") and self.log.leave_out_empty():
+            return None
+        return GenerateExample(source, target, origin)
+
+    def _wants(self, role: str, record: Record, where: object, known: bool = False) -> bool:
+        """Whether to read labels; raises `CorpusError` if they are missing."""
+        if not self.options.labelled:
+            return False
+        if not known and self._value(record, role) is None:
+            verb = "are" if role == "answers" else "is"
+            raise CorpusError(
+                f"{where}: there {verb} no {role} in {self.options.names(role)[0]!r}: {self._remedy(record, role)}."
+            )
+        return True
+
+    def _labels(self, record: Record, origin: Origin) -> tuple[str, ...] | None:
+        """The distinct labels of a text; an empty list under `labels` means that none applies."""
+        if not self._wants("label", record, origin):
+            return None
+        found = self._value(record, "label")
+        labels = list(found) if isinstance(found, list | tuple | set | frozenset) else [found]
+        if not all(isinstance(label, str | int | float) for label in labels):
+            raise CorpusError(
+                f"{origin} has a label that is neither a name nor a number: write one, or a list of them."
+            )
+        if not labels and self.options.find("label", record) == "labels":
+            return ()
+        return check_labels(
+            tuple(dict.fromkeys(str(label).strip() for label in labels if label != "")), str(origin), self.options.task
+        )
+
+    def _remedy(self, record: Record, role: str) -> str:
+        return hint(self.options, record) or f"give it there, or name the field by --field {role}=NAME"
+
+    def _value(self, record: Record, role: str) -> Any:
+        return record.get(self.options.find(role, record) or "")
+
+    def _text(self, record: Record, role: str, where: object) -> str:
+        return one_line(require_text(self._string(record, role, where), str(where)))
+
+    def _string(self, record: Record, role: str, where: object) -> str:
+        text = self._value(record, role)
+        if not isinstance(text, str):
+            raise CorpusError(f"{where} has no text in {self.options.names(role)[0]!r}: {self._remedy(record, role)}.")
+        return text
+
+    def _strings(self, record: Record, role: str, where: object) -> tuple[str, ...]:
+        """A list of texts; numbers are converted."""
+        found = self._value(record, role)
+        if not isinstance(found, list | tuple) or not all(isinstance(one, str | int | float) for one in found):
+            raise CorpusError(
+                f"{where} has no list of texts in {self.options.names(role)[0]!r}: {self._remedy(record, role)}."
+            )
+        return tuple(require_text(str(one), str(where)) for one in found)
+
+
+def record_of(task: str, item: Any, number: int) -> Record:
+    """A Python object as a record.
+
+    >>> record_of("pair", (1, "one text", "another"), 1)
+    {'label': 1, 'text_a': 'one text', 'text_b': 'another'}
+    >>> record_of("classify", "a text alone has no label", 1)
+    {'text': 'a text alone has no label'}
+    """
+    if isinstance(item, Mapping):
+        return item
+    if isinstance(item, TextExample | TagExample | SpanExample | ChoiceExample | GenerateExample):
+        return _of_example(item)
+    parts, inputs = _PARTS[task], [part for part in _PARTS[task] if part not in _LABELS]
+    if isinstance(item, str):
+        if task == "tag":
+            words, spaced = words_of_line(require_text(item, str(Origin(number=number))))
+            return {"words": words, "spaced": spaced}
+        if len(inputs) == 1:
+            return {inputs[0]: item}
+    elif isinstance(item, list | tuple):
+        if task == "tag" and all(isinstance(word, str) for word in item):
+            return {"words": list(item)}
+        for names in (parts, inputs):
+            if len(item) == len(names):
+                return dict(zip(names, item, strict=True))
+    raise CorpusError(f"{Origin(number=number)} is not {_FORMS[task]}: give such items, or dictionaries.")
+
+
+def _of_example(example: Example) -> Record:
+    if not isinstance(example, TextExample):
+        return {field.name: getattr(example, field.name) for field in fields(example)}
+    labels = None if example.labels is None else list(example.labels)
+    if example.other is None:
+        return {"text": example.text, "labels": labels}
+    return {"text_a": example.text, "text_b": example.other, "label": labels}

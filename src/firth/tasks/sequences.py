@@ -1,0 +1,259 @@
+"""Token sequences of one text or two with special tokens, and their packing into batches.
+
+Packing puts several short sequences into one row. It changes speed only: each sequence attends to itself alone and has
+its own position ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import tokenizers
+import torch
+
+from firth.nets.batch import Batch
+from firth.nets.recipe import NetRecipe
+from firth.nets.scoring import max_length, one_line
+from firth.tokens.encoder import TextEncoder
+from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, MASK, UNK, Tokenizer
+
+Ints = npt.NDArray[np.int64]
+POSITIONS = "positions"  # key of the labels that are positions in the sequence
+GROUPS = "groups"  # key of the index of the sequence that each of those positions belongs to
+# Replaced one for one, so that character offsets stay.
+_LINE_ENDS = {ord(one): " " for one in "\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
+_MAX_LENGTH = 512  # tokens of a sequence for networks without a limit
+
+
+@dataclass(frozen=True)
+class InputSequence:
+    """A tokenized example, or a window of it."""
+
+    ids: Ints
+    segment_ids: Ints | None = None
+    attention_order: Ints | None = None
+    """Order of attention if it is not that of the tokens: all of a source first, then its target token by token."""
+    labels: Mapping[str, Ints] = field(default_factory=dict)
+    """Labels of a task; `positions` are counted from the beginning of the sequence."""
+    position_ids: Ints | None = None  # if they are not 0, 1, 2, ...
+    query_only: int = 0  # number of tokens at the end that no other attends to
+
+
+def pack(sequences: Sequence[InputSequence], first_word: int) -> Batch:
+    """All sequences in one batch, by first fit decreasing; positions are those of the flattened batch.
+
+    Labels keep the given order of the sequences. `first_word` is the first id that is not a special token.
+
+    >>> one = InputSequence(np.array([2, 7, 3]), labels={"positions": np.array([0])})
+    >>> two = InputSequence(np.array([2, 8, 9, 9, 3]), labels={"positions": np.array([1])})
+    >>> batch = pack([one, InputSequence(np.array([2, 3])), two], 5)
+    >>> batch.ids.tolist(), batch.labels["positions"].tolist(), batch.labels["groups"].tolist()
+    ([[2, 8, 9, 9, 3], [2, 7, 3, 2, 3]], [5, 1], [0, 2])
+    """
+    lengths = np.array([one.ids.size for one in sequences])
+    rows, begins, numbers = _first_fit(lengths)
+    shape = (int(rows.max()) + 1, int(lengths.max()))
+    ids = np.zeros(shape, dtype=np.int64)
+    sequence_ids = np.full(shape, -1, dtype=np.int64)
+    position_ids, segment_ids, attention_order = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+    query_only = np.zeros(shape, dtype=np.bool_)
+    for one, row, begin, number in zip(sequences, rows.tolist(), begins.tolist(), numbers.tolist(), strict=True):
+        end = begin + one.ids.size
+        ids[row, begin:end], sequence_ids[row, begin:end] = one.ids, number
+        position_ids[row, begin:end] = np.arange(one.ids.size) if one.position_ids is None else one.position_ids
+        query_only[row, end - one.query_only : end] = True
+        if one.segment_ids is not None:
+            segment_ids[row, begin:end] = one.segment_ids
+        if one.attention_order is not None:
+            attention_order[row, begin:end] = one.attention_order
+    unpacked = shape[0] == len(sequences) and int(lengths.min()) == shape[1]
+    return Batch(
+        ids=torch.from_numpy(ids),
+        word_starts=torch.from_numpy(ids >= first_word),
+        sequence_ids=None if unpacked else torch.from_numpy(sequence_ids),
+        position_ids=None
+        if unpacked and all(one.position_ids is None for one in sequences)
+        else torch.from_numpy(position_ids),
+        segment_ids=None if all(one.segment_ids is None for one in sequences) else torch.from_numpy(segment_ids),
+        attention_order=None
+        if all(one.attention_order is None for one in sequences)
+        else torch.from_numpy(attention_order),
+        query_only=torch.from_numpy(query_only) if query_only.any() else None,
+        labels=_labels(sequences, rows * shape[1] + begins),
+        tokens=int((ids >= first_word).sum()),
+    )
+
+
+def _first_fit(lengths: Ints) -> tuple[Ints, Ints, Ints]:
+    """For each sequence its row, where it begins there, and its index among the sequences of that row."""
+    capacity = int(lengths.max())
+    rows, begins, numbers = (np.zeros(lengths.size, dtype=np.int64) for _ in range(3))
+    filled: list[int] = []
+    counts: list[int] = []
+    for index in np.argsort(-lengths, kind="stable").tolist():
+        length = int(lengths[index])
+        row = next((row for row, used in enumerate(filled) if used + length <= capacity), len(filled))
+        if row == len(filled):
+            filled.append(0)
+            counts.append(0)
+        rows[index], begins[index], numbers[index] = row, filled[row], counts[row]
+        filled[row] += length
+        counts[row] += 1
+    return rows, begins, numbers
+
+
+def _labels(sequences: Sequence[InputSequence], offsets: Ints) -> dict[str, torch.Tensor]:
+    """The concatenated labels of all sequences."""
+    found: dict[str, list[Ints]] = {}
+    for index, one in enumerate(sequences):
+        for name, values in one.labels.items():
+            found.setdefault(name, []).append(values + offsets[index] if name == POSITIONS else values)
+        if POSITIONS in one.labels:
+            found.setdefault(GROUPS, []).append(np.full(one.labels[POSITIONS].size, index))
+    return {name: torch.from_numpy(np.concatenate(values)) for name, values in found.items()}
+
+
+class SpecialTokens(NamedTuple):
+    """Tokens around and between texts."""
+
+    before: tuple[int, ...]
+    between: tuple[int, ...]
+    end: tuple[int, ...]
+    second: int  # segment of the second text
+
+
+NO_SPECIAL_TOKENS = SpecialTokens((), (), (), 0)
+
+
+def default_special_tokens(recipe: NetRecipe) -> SpecialTokens:
+    """The special tokens of a recipe; two separators if the network has no segments (Liu et al. 2019)."""
+    if recipe.visibility == "bidirectional":
+        segments = recipe.embedding.segments > 1
+        return SpecialTokens((BOS,), (EOS,) if segments else (EOS, EOS), (EOS,), int(segments))
+    if recipe.visibility == "causal" and recipe.encoder.kind != "none":
+        return SpecialTokens((BOS,), (MASK,), (EOS,), 0)
+    return SpecialTokens((EOS,), (EOS,), (EOS,), 0)
+
+
+def tokenizer_special_tokens(backend: tokenizers.Tokenizer) -> SpecialTokens | None:
+    """The special tokens of the post-processor of a tokenizer.json, if it has a template for pairs."""
+    if backend.post_processor is None:
+        return None
+    found = backend.encode("a", "b")
+    first, second = ([index for index, text in enumerate(found.sequence_ids) if text == own] for own in (0, 1))
+    if not first or not second:
+        return None
+    outside = slice(0, first[0]), slice(first[-1] + 1, second[0]), slice(second[-1] + 1, None)
+    before, between, end = (tuple(found.ids[part]) for part in outside)
+    return SpecialTokens(before, between, end, found.type_ids[second[0]])
+
+
+class BuiltSequence(NamedTuple):
+    """One text or two with special tokens."""
+
+    ids: Ints
+    segment_ids: Ints | None
+    begins: tuple[int, int]  # position of the first token of each text
+    lengths: tuple[int, int]  # number of tokens of each text after truncation
+
+
+class SequenceBuilder:
+    """Builds the input sequences of one network.
+
+    Masked networks get `[CLS] a [SEP] b [SEP]` with segments, or `<s> a </s></s> b </s>` without. Causal ones get
+    `start a delimiter b extract` (Radford et al. 2018): start and delimiter are tokens unused in pre-training, and the
+    state of the end of sentence is classified. Others get their end of sentence around and between texts. Imported
+    models may define other special tokens in their tokenizer.json.
+    """
+
+    def __init__(self, recipe: NetRecipe, tokenizer: Tokenizer) -> None:
+        self.recipe, self.tokenizer = recipe, tokenizer
+        self.max_length = max_length(recipe) or _MAX_LENGTH
+        self.segments = recipe.embedding.segments > 1
+        self.special_tokens = tokenizer_special_tokens(tokenizer.backend) or default_special_tokens(recipe)
+        self.truncated = 0  # examples so far
+        self._encoder = TextEncoder(tokenizer)
+
+    def encode(self, texts: Sequence[str]) -> list[Ints]:
+        """The ids of each text; special tokens in it are unknown words."""
+        encoded = self._encoder.encode([one_line(text) for text in texts])
+        ids = encoded.ids.astype(np.int64)
+        ids = np.where(ids >= FIRST_WORD, ids, UNK)
+        ends = np.cumsum(encoded.lengths).tolist()
+        return [ids[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[Ints, Ints]]:
+        """The ids of each text and the character offsets of its tokens, (tokens, 2)."""
+        lines = [text.translate(_LINE_ENDS) for text in texts]
+        found = []
+        for line, tokens in zip(lines, self.tokenizer.encode_batch(lines), strict=True):
+            ids = np.array(tokens.ids, dtype=np.int64)
+            offsets = np.array(tokens.offsets, dtype=np.int64).reshape(-1, 2)
+            spaced = self.tokenizer.presegment(line)
+            if spaced != line:
+                offsets = original_offsets(line, spaced)[offsets]
+            found.append((np.where(ids >= FIRST_WORD, ids, UNK), without_leading_spaces(line, offsets)))
+        return found
+
+    def capacity(self, texts: int) -> int:
+        """Maximum number of text tokens in a sequence of one text or two."""
+        before, between, end, _ = self.special_tokens
+        return max(1, self.max_length - len(before) - len(end) - (texts - 1) * len(between))
+
+    def build(self, first: Ints, second: Ints | None = None) -> BuiltSequence:
+        """A sequence of one text or two; too long ones are truncated at their ends, the longer one first."""
+        if second is None:
+            lengths = (min(first.size, self.capacity(1)), 0)
+        else:
+            lengths = truncated_lengths(first.size, second.size, self.capacity(2))
+        self.truncated += lengths[0] < first.size or (second is not None and lengths[1] < second.size)
+        before, between, end, segment = self.special_tokens
+        parts = [before, first[: lengths[0]], *([] if second is None else [between, second[: lengths[1]]]), end]
+        ids = np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
+        ids = ids if ids.size else np.array([EOS])  # an empty text without special tokens
+        begins = (len(before), 0 if second is None else len(before) + lengths[0] + len(between))
+        segment_ids = None
+        if self.segments:
+            segment_ids = np.where((second is not None) & (np.arange(ids.size) >= begins[1]), segment, 0)
+        return BuiltSequence(ids, segment_ids, begins, lengths)
+
+
+def truncated_lengths(first: int, second: int, capacity: int) -> tuple[int, int]:
+    """The lengths of two texts after truncation of the longer one, then of both alike.
+
+    >>> truncated_lengths(10, 3, 8), truncated_lengths(10, 10, 9), truncated_lengths(2, 3, 9)
+    ((5, 3), (5, 4), (2, 3))
+    """
+    if first + second <= capacity:
+        return first, second
+    half = capacity // 2
+    if second <= half:
+        return capacity - second, second
+    if first <= capacity - half:
+        return first, capacity - first
+    return capacity - half, half
+
+
+def without_leading_spaces(text: str, offsets: Ints) -> Ints:
+    """Character offsets of tokens without leading spaces, which some tokenizers include."""
+    begins = [begin + len(text[begin:end]) - len(text[begin:end].lstrip()) for begin, end in offsets.tolist()]
+    return np.column_stack([np.minimum(begins, offsets[:, 1]), offsets[:, 1]]) if begins else offsets
+
+
+def original_offsets(text: str, spaced: str) -> Ints:
+    """For each character offset in a text with inserted spaces, the offset in the original.
+
+    >>> original_offsets("ab c", "a b c").tolist()
+    [0, 1, 1, 2, 3, 4]
+    """
+    found = np.empty(len(spaced) + 1, dtype=np.int64)
+    offset = 0
+    for index, character in enumerate(spaced):
+        found[index] = offset
+        offset += offset < len(text) and text[offset] == character
+    found[len(spaced)] = len(text)
+    return found
