@@ -23,7 +23,7 @@ from firth.fit.train import train
 from firth.metrics.tags import Scheme, fault_table, is_fault, scheme_of, segment_tags, tag_pairs
 from firth.tasks._crf_kernels import adagrad_epoch, emit, marginals, viterbi
 from firth.tasks.examples import TagExample
-from firth.tasks.linear_tagger import FORBIDDEN, FeatureExtractor, LinearTagger, restore, shape, word_strings
+from firth.tasks.linear_tagger import FORBIDDEN, FeatureExtractor, LinearTagger, restore_tagger, shape, word_strings
 from firth.tasks.recipe import LinearRecipe
 from firth.tasks.tag import Crf
 from firth.tokens.tokenizer import Tokenizer
@@ -358,7 +358,7 @@ def test_refusals(folder: Path, tmp_path: Path) -> None:
 def test_damaged_numbers(words: Tokenizer) -> None:
     model = learnt(words, ITEMS[:8], "cost=1")
     whole = model.arrays()
-    assert restore(model.recipe, whole, words).predict([["anna"]]) == model.predict([["anna"]])
+    assert restore_tagger(model.recipe, whole, words).predict([["anna"]]) == model.predict([["anna"]])
     broken: list[dict[str, Any]] = [{name: array for name, array in whole.items() if name != gone} for gone in whole]
     broken += [
         whole | {"more": whole["keys"]},
@@ -372,9 +372,9 @@ def test_damaged_numbers(words: Tokenizer) -> None:
     ]
     for arrays in broken:
         with pytest.raises(ArtifactError, match="linear tagger are damaged"):
-            restore(model.recipe, arrays, words)
+            restore_tagger(model.recipe, arrays, words)
     with pytest.raises(ArtifactError, match="linear tagger are damaged"):
-        restore(dataclasses.replace(model.recipe, labels=()), whole, words)
+        restore_tagger(dataclasses.replace(model.recipe, labels=()), whole, words)
 
 
 @pytest.mark.shared

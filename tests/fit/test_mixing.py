@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import firth as library
-from firth.artifact.ensemble import EnsembleModel, restore_ensemble
+from firth.artifact.ensemble import EnsembleModel
+from firth.artifact.restore import restore_ensemble
 from firth.counts.em import em_weights
 from firth.errors import AbilityError, ArtifactError, FirthError, RecipeError
 from firth.fit.mixing import mix

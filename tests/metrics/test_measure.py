@@ -21,7 +21,7 @@ from firth.nets.network import Vocabulary
 from firth.nets.recipe import NetRecipe
 from firth.tasks.examples import Answer, SpanExample
 from firth.tasks.recipe import TaskRecipe
-from firth.tasks.task import make_task
+from firth.tasks.registry import make_task
 
 LABELS = ["neutral", "good", "bad", "odd"]
 

@@ -17,8 +17,9 @@ from firth.recipes.nets import bert
 from firth.tasks.examples import GenerateExample
 from firth.tasks.generate import EncoderDecoderTask, GenerateTask, with_cross_attention
 from firth.tasks.recipe import TaskRecipe
+from firth.tasks.registry import make_task
 from firth.tasks.sequences import SequenceBuilder, pack
-from firth.tasks.task import LABELS, make_task
+from firth.tasks.task import LABELS
 from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, MASK
 from tests.artifact.formats.small_tasks import LONG, MIDDLE, SHORT, padded
 from tests.artifact.formats.small_transformers import model_of, small

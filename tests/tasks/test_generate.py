@@ -24,8 +24,8 @@ from firth.recipes.nets import albert, bert, gpt, gpt2, roberta
 from firth.tasks.examples import GenerateExample
 from firth.tasks.generate import EncoderDecoderTask, GenerateTask, masked_sequence, only_text, with_cross_attention
 from firth.tasks.recipe import TaskRecipe
+from firth.tasks.registry import make_task
 from firth.tasks.sequences import InputSequence, SequenceBuilder, pack
-from firth.tasks.task import make_task
 from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, MASK
 from tests.artifact.formats.small_transformers import model_of, small
 

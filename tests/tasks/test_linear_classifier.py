@@ -17,7 +17,7 @@ from firth.errors import ArtifactError, CorpusError, RecipeError
 from firth.tasks import linear_classifier as linear
 from firth.tasks import predictor as solver
 from firth.tasks.examples import TextExample
-from firth.tasks.linear_classifier import LinearClassifier, NgramFeatures, ngram_keys, restore
+from firth.tasks.linear_classifier import LinearClassifier, NgramFeatures, ngram_keys, restore_linear
 from firth.tasks.recipe import LinearRecipe
 from firth.text.corpus import read_corpus
 from firth.tokens.recipe import TokenizerRecipe
@@ -206,10 +206,10 @@ DAMAGE: dict[str, Any] = {
 def test_damaged_numbers_are_refused(damage: str, words: Tokenizer) -> None:
     model = model_of(features(words, TEXTS, labels=("x", "y")))
     arrays = dict(model.arrays())
-    assert restore(model.recipe, arrays, words).predict(TEXTS) == model.predict(TEXTS)
+    assert restore_linear(model.recipe, arrays, words).predict(TEXTS) == model.predict(TEXTS)
     DAMAGE[damage](arrays)
     with pytest.raises(ArtifactError, match="damaged"):
-        restore(model.recipe, arrays, words)
+        restore_linear(model.recipe, arrays, words)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from firth.artifact.restore import restore
 from firth.errors import AbilityError, ArtifactError, CorpusError, RecipeError, TrainingError
 from firth.text.corpus import read_corpus
 from firth.tokens.tokenizer import EOS, FIRST_WORD, UNK
@@ -379,7 +380,7 @@ def test_character_ngrams_tell_unknown_words(job: VectorJob) -> None:
     assert model.predict(["boats shipping"])[0][0][0] == "sea"
     assert model.oov_vector("boats") is not None
     assert model.similarity("boats", "boat") > 0.5
-    back = model.recipe.restore(model.arrays(), job.tokenizer, "lines")
+    back = restore(model.recipe, model.arrays(), job.tokenizer, "lines")
     assert np.array_equal(back.vectors, model.vectors)
 
 
@@ -392,7 +393,7 @@ def test_a_budget_of_words_or_time(job: VectorJob) -> None:
 def test_a_model_comes_back_from_its_arrays(job: VectorJob) -> None:
     model = train_classifier(SMALL, job).model
     arrays = model.arrays()
-    back = model.recipe.restore(arrays, job.tokenizer, "lines")
+    back = restore(model.recipe, arrays, job.tokenizer, "lines")
     assert digests(back) == digests(model)
     assert back.predict(["the boat of hay"], 4) == model.predict(["the boat of hay"], 4)
     damaged: dict[str, Any] = {
@@ -405,15 +406,15 @@ def test_a_model_comes_back_from_its_arrays(job: VectorJob) -> None:
     }
     for name, array in damaged.items():
         with pytest.raises(ArtifactError, match="train the model again"):
-            model.recipe.restore(arrays | {name: array}, job.tokenizer, "lines")
+            restore(model.recipe, arrays | {name: array}, job.tokenizer, "lines")
         if name != "counts":
             with pytest.raises(ArtifactError, match="train the model again"):
-                model.recipe.restore(
-                    {key: value for key, value in arrays.items() if key != name}, job.tokenizer, "lines"
+                restore(
+                    model.recipe, {key: value for key, value in arrays.items() if key != name}, job.tokenizer, "lines"
                 )
     for encoded in (b"no json", b"{}", b"[1]", b"[]"):
         with pytest.raises(ArtifactError, match="labels"):
-            model.recipe.restore(arrays | {"labels": np.frombuffer(encoded, dtype=np.uint8)}, job.tokenizer, "lines")
+            restore(model.recipe, arrays | {"labels": np.frombuffer(encoded, dtype=np.uint8)}, job.tokenizer, "lines")
 
 
 def test_untrainable_texts(job: VectorJob) -> None:

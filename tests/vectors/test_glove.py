@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from firth.artifact.restore import restore
 from firth.errors import ArtifactError, CorpusError, RecipeError
 from firth.text.corpus import read_corpus
 from firth.vectors import _glove_kernels as kernels
@@ -279,11 +280,11 @@ def test_budgets_decide_the_epochs(job: VectorJob) -> None:
 
 def test_a_saved_model_is_restored(job: VectorJob) -> None:
     model = train_glove(SMALL, job).model
-    again = SMALL.restore(model.arrays(), job.tokenizer, job.layout)
+    again = restore(SMALL, model.arrays(), job.tokenizer, job.layout)
     assert np.array_equal(again.vectors, model.vectors)
     assert np.array_equal(again.outputs, model.outputs)
     with pytest.raises(ArtifactError):
-        SMALL.restore({"vectors": model.vectors[1:]}, job.tokenizer, job.layout)
+        restore(SMALL, {"vectors": model.vectors[1:]}, job.tokenizer, job.layout)
 
 
 def test_texts_without_pairs_are_refused(job: VectorJob) -> None:

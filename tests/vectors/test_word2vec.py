@@ -10,6 +10,7 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 import pytest
 
+from firth.artifact.restore import restore
 from firth.errors import CorpusError, RecipeError
 from firth.text.corpus import read_corpus
 from firth.tokens.tokenizer import FIRST_WORD
@@ -199,7 +200,7 @@ def test_trained_weights_are_in_the_model(text: TrainingText) -> None:
         assert result.tokens == 3 * len(text.ids)
         assert result.metrics["loss"] == result.metrics["losses"][-1] < result.metrics["losses"][0]
         assert result.metrics["vocabulary"] == len(text.words) - FIRST_WORD
-        again = model.recipe.restore(model.arrays(), job.tokenizer, job.layout)
+        again = restore(model.recipe, model.arrays(), job.tokenizer, job.layout)
         assert np.array_equal(again.vectors, model.vectors)
         assert np.array_equal(again.outputs, model.outputs)
 

@@ -10,10 +10,10 @@ from typing import Any, cast
 from firth.abilities import Model
 from firth.artifact.folder import Artifact, FileWriter, open_artifact, save_artifact
 from firth.artifact.manifest import Manifest
+from firth.artifact.restore import restore
 from firth.artifact.tensors import write_tensors
 from firth.errors import ArtifactError
 from firth.files import digest_file
-from firth.recipes.ensemble import EnsembleRecipe
 from firth.recipes.families import Recipe
 from firth.recipes.values import recipe_from_json, recipe_to_json
 from firth.text.corpus import LAYOUTS
@@ -79,11 +79,7 @@ def load(folder: str | Path, *, verify: bool = True) -> Any:
     recipe = recipe_from_json(artifact.manifest.recipe)
     if isinstance(recipe, TokenizerRecipe):
         return tokenizer
-    if isinstance(recipe, EnsembleRecipe):
-        from firth.artifact.ensemble import restore_ensemble
-
-        return restore_ensemble(recipe, artifact.tensors(_WEIGHTS), tokenizer, _layout_of(artifact))
-    return recipe.restore(artifact.tensors(_WEIGHTS), tokenizer, _layout_of(artifact))
+    return restore(recipe, artifact.tensors(_WEIGHTS), tokenizer, _layout_of(artifact))
 
 
 def load_tokenizer(artifact: Artifact) -> Tokenizer:

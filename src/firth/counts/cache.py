@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from firth.counts import _adaptive_kernels as kernels
 from firth.counts import em
-from firth.counts.ngram import NgramModel
+from firth.counts.ngram import NgramModel, restore_ngram
 from firth.counts.recipe import WrapperRecipe, check_fields, is_between
 from firth.counts.trie import Floats, Integers, Mask
 from firth.errors import ArtifactError, RecipeError
@@ -71,15 +71,6 @@ class CacheRecipe(WrapperRecipe):
             max_count=(self.max_count >= 1, "would let no word enter: set it to 1 or more"),
             weight=(has_weight, "must be from 0 to below 1, or none to fit it on held-out text"),
         )
-
-    def restore(self, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> CacheModel:
-        if self.decay == "auto":
-            raise ArtifactError("the recipe does not give the decay rate of the cache: train the model again.")
-        buckets = self.size.bit_length()
-        cacheable = em.saved_array(arrays, "cacheable", np.bool_, (len(tokenizer),))
-        weights = em.saved_weights(arrays, "weights", (self.order, buckets, buckets, self.order + 1))
-        base = self.base.restore(em.strip_prefix("base", arrays), tokenizer, layout)
-        return CacheModel(self, base, cacheable, weights)
 
 
 class CacheModel(LanguageModel):
@@ -284,3 +275,14 @@ def _by_size(recipe: CacheRecipe, row: Floats) -> Floats:
     rows = trust[:, None] * row
     rows[:, 0] = 1 - rows[:, 1:].sum(axis=1)
     return np.tile(rows, (buckets, 1, 1))
+
+
+def restore_cache(recipe: CacheRecipe, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> CacheModel:
+    """The model of the arrays of a saved artifact."""
+    if recipe.decay == "auto":
+        raise ArtifactError("the recipe does not give the decay rate of the cache: train the model again.")
+    buckets = recipe.size.bit_length()
+    cacheable = em.saved_array(arrays, "cacheable", np.bool_, (len(tokenizer),))
+    weights = em.saved_weights(arrays, "weights", (recipe.order, buckets, buckets, recipe.order + 1))
+    base = restore_ngram(recipe.base, em.strip_prefix("base", arrays), tokenizer, layout)
+    return CacheModel(recipe, base, cacheable, weights)

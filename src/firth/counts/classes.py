@@ -20,6 +20,7 @@ import numpy.typing as npt
 from tokenizers import models
 
 from firth.counts.em import add_prefix, saved_array, strip_prefix
+from firth.counts.ngram import restore_ngram
 from firth.counts.recipe import WrapperRecipe, check_fields, is_auto_or_positive
 from firth.counts.trie import Floats, Integers, WordIds
 from firth.errors import ArtifactError, RecipeError
@@ -60,18 +61,6 @@ class ClassRecipe(WrapperRecipe):
         )
         if self.classes is not None and not self.classes.strip():
             raise RecipeError("classes names no file: give the path of one, or none for classes by spelling.")
-
-    def restore(self, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> ClassModel:
-        if self.delta == "auto":
-            raise ArtifactError("the recipe does not give the delta of words in a class: train the model again.")
-        classes = saved_array(arrays, "classes", np.uint32, (len(tokenizer),))
-        counts = saved_array(arrays, "counts", np.int64, (len(tokenizer),))
-        unknown_word_model = UnknownWordModel(saved_array(arrays, "spelling", np.int64, (END + 1, END + 1)))
-        if not (is_class_map(classes) and np.all(counts >= 0)):
-            raise ArtifactError("the array 'classes' or 'counts' is damaged: train the model again.")
-        names = class_tokenizer(int(classes.max()) + 1)
-        inner = self.base.restore(strip_prefix("base", arrays), names, layout)
-        return ClassModel(self, tokenizer, layout, unknown_word_model, classes, counts, inner)
 
 
 class ClassModel(LanguageModel):
@@ -290,3 +279,17 @@ def _kind(word: str) -> str:
     if word == word.lower():
         return "word"
     return "WORD" if word == word.upper() and len(word) > 1 else "Word"
+
+
+def restore_classes(recipe: ClassRecipe, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> ClassModel:
+    """The model of the arrays of a saved artifact."""
+    if recipe.delta == "auto":
+        raise ArtifactError("the recipe does not give the delta of words in a class: train the model again.")
+    classes = saved_array(arrays, "classes", np.uint32, (len(tokenizer),))
+    counts = saved_array(arrays, "counts", np.int64, (len(tokenizer),))
+    unknown_word_model = UnknownWordModel(saved_array(arrays, "spelling", np.int64, (END + 1, END + 1)))
+    if not (is_class_map(classes) and np.all(counts >= 0)):
+        raise ArtifactError("the array 'classes' or 'counts' is damaged: train the model again.")
+    names = class_tokenizer(int(classes.max()) + 1)
+    inner = restore_ngram(recipe.base, strip_prefix("base", arrays), names, layout)
+    return ClassModel(recipe, tokenizer, layout, unknown_word_model, classes, counts, inner)

@@ -67,22 +67,6 @@ class MaxentRecipe(CountRecipe):
             iterations=(self.iterations >= 1, "would leave all weights at 0: set it to 1 or more"),
         )
 
-    def restore(self, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> MaxentModel:
-        size = len(tokenizer)
-        pairs = saved_array(arrays, "pairs", np.int64, (None,))
-        first = saved_array(arrays, "first", np.int64, (3 * size + pairs.size + 1,))
-        words = saved_array(arrays, "words", np.uint32, (None,))
-        values = saved_array(arrays, "weights", np.float64, words.shape)
-        unigrams = saved_array(arrays, "unigrams", np.float64, (size,))
-        unknown_word_model = UnknownWordModel(saved_array(arrays, "spelling", np.int64, (END + 1, END + 1)))
-        is_sorted = first[0] == 0 and first[-1] == words.size and np.all(np.diff(first) >= 0)
-        is_finite = np.all(np.isfinite(values)) and not np.any(np.isnan(unigrams) | (unigrams == np.inf))
-        is_valid = is_sorted and is_finite and np.all(words < size) and np.any(np.isfinite(unigrams))
-        if not (is_valid and np.all(np.diff(pairs) > 0)):
-            raise ArtifactError("the features of the model contradict each other: train it again.")
-        weights = MaxentWeights(unigrams, pairs, first, words, values)
-        return MaxentModel(self, tokenizer, layout, weights, unknown_word_model)
-
 
 class MaxentWeights(NamedTuple):
     """The features of a model and their weights.
@@ -269,3 +253,23 @@ def _first_tokens(stream: TokenStream, tokens: int) -> TokenStream:
 
 def _perplexity(weights: MaxentWeights, window: int, stream: TokenStream, threads: int | None) -> float:
     return float(np.exp(-MaxentScorer(weights, window).token_logprobs(stream, threads).mean()))
+
+
+def restore_maxent(
+    recipe: MaxentRecipe, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout
+) -> MaxentModel:
+    """The model of the arrays of a saved artifact."""
+    size = len(tokenizer)
+    pairs = saved_array(arrays, "pairs", np.int64, (None,))
+    first = saved_array(arrays, "first", np.int64, (3 * size + pairs.size + 1,))
+    words = saved_array(arrays, "words", np.uint32, (None,))
+    values = saved_array(arrays, "weights", np.float64, words.shape)
+    unigrams = saved_array(arrays, "unigrams", np.float64, (size,))
+    unknown_word_model = UnknownWordModel(saved_array(arrays, "spelling", np.int64, (END + 1, END + 1)))
+    is_sorted = first[0] == 0 and first[-1] == words.size and np.all(np.diff(first) >= 0)
+    is_finite = np.all(np.isfinite(values)) and not np.any(np.isnan(unigrams) | (unigrams == np.inf))
+    is_valid = is_sorted and is_finite and np.all(words < size) and np.any(np.isfinite(unigrams))
+    if not (is_valid and np.all(np.diff(pairs) > 0)):
+        raise ArtifactError("the features of the model contradict each other: train it again.")
+    weights = MaxentWeights(unigrams, pairs, first, words, values)
+    return MaxentModel(recipe, tokenizer, layout, weights, unknown_word_model)

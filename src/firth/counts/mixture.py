@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from firth.counts import _adaptive_kernels as kernels
 from firth.counts import em
+from firth.counts.ngram import restore_ngram
 from firth.counts.recipe import WrapperRecipe, check_fields, is_auto_or_positive, is_between
 from firth.counts.trie import Floats, Integers, Mask
 from firth.errors import ArtifactError, RecipeError
@@ -75,13 +76,6 @@ class MixtureRecipe(WrapperRecipe):
                 "must be from 0 to 1, or auto: 0.99 is usual",
             ),
         )
-
-    def restore(self, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> MixtureModel:
-        if "auto" in (self.prior_strength, self.decay_factor):
-            raise ArtifactError("the recipe does not give the adaptation of the weights: train the model again.")
-        weights = em.saved_weights(arrays, "weights", (None,))
-        parts = [self.base.restore(em.strip_prefix(f"part{k}", arrays), tokenizer, layout) for k in range(weights.size)]
-        return MixtureModel(self, parts, weights)
 
 
 class MixtureModel(LanguageModel):
@@ -266,3 +260,16 @@ def _count_words(store: TokenStore, bounds: Integers, windows: Integers, vocab_s
     ids = np.asarray(store.ids[positions], dtype=np.int64)
     rows = np.repeat(np.arange(windows.size), lengths)
     return coo_matrix((np.ones(ids.size), (rows, ids)), shape=(windows.size, vocab_size)).tocsr()
+
+
+def restore_mixture(
+    recipe: MixtureRecipe, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout
+) -> MixtureModel:
+    """The model of the arrays of a saved artifact."""
+    if "auto" in (recipe.prior_strength, recipe.decay_factor):
+        raise ArtifactError("the recipe does not give the adaptation of the weights: train the model again.")
+    weights = em.saved_weights(arrays, "weights", (None,))
+    parts = [
+        restore_ngram(recipe.base, em.strip_prefix(f"part{k}", arrays), tokenizer, layout) for k in range(weights.size)
+    ]
+    return MixtureModel(recipe, parts, weights)

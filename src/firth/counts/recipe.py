@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from firth.errors import RecipeError
-from firth.text.layout import Layout
 from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from firth.counts.ngram import NgramModel
 
 Smoothing = Literal[
     "mle", "additive", "good-turing", "katz", "jelinek-mercer", "witten-bell", "absolute", "kneser-ney",
@@ -132,12 +126,6 @@ class NgramRecipe(CountRecipe):
         """The minimum count of each n-gram length; the last one given holds for all longer n-grams."""
         given = _numbers(self.min_counts, "min_counts", int)
         return [given[min(n, len(given) - 1)] for n in range(self.order)]
-
-    def restore(self, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> NgramModel:
-        """The model of the arrays of a saved artifact."""
-        from firth.counts.ngram import restore_ngram
-
-        return restore_ngram(self, arrays, tokenizer, layout)
 
 
 def _numbers(text: str, name: str, kind: type) -> list[Any]:

@@ -43,9 +43,10 @@ from firth.tasks.generate import EncoderDecoderTask, with_cross_attention
 from firth.tasks.predictor import Predictor
 from firth.tasks.readers.reader import parse_columns, read_items, read_task
 from firth.tasks.recipe import TASKS, Strategy, TaskName, TaskRecipe
+from firth.tasks.registry import make_task
 from firth.tasks.sequences import SequenceBuilder
 from firth.tasks.tag import find_words_per_token
-from firth.tasks.task import Task, TaskModel, class_weights, make_task
+from firth.tasks.task import Task, TaskModel, class_weights
 
 Examples = str | Path | Iterable[Any]
 _MAX_VALIDATIONS = 20

@@ -5,17 +5,11 @@ recipe = tokenizer x embedding x encoder x visibility x objectives x output laye
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from firth.errors import RecipeError, near_miss
-from firth.text.layout import Layout
 from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from firth.nets.model import NetModel
 
 Visibility = Literal["causal", "bidirectional", "forward+backward"]
 Format = Literal["stream", "sentences", "segment-pair", "sentence-pair", "full-sentences", "doc-sentences"]
@@ -241,12 +235,6 @@ class NetRecipe:
     def with_tokenizer(self, tokenizer: TokenizerRecipe) -> NetRecipe:
         """The same with another tokenizer."""
         return replace(self, tokenizer=tokenizer)
-
-    def restore(self, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> NetModel:
-        """The model of the arrays of a saved artifact."""
-        from firth.nets.restore import restore_net
-
-        return restore_net(self, arrays, tokenizer, layout)
 
 
 def can_init_adjacent(recipe: NetRecipe) -> bool:

@@ -210,7 +210,9 @@ class LinearClassifier(Predictor):
         return text_metric_inputs(self.task, self.recipe.form, examples, answers)
 
 
-def restore(recipe: LinearRecipe, arrays: Mapping[str, npt.NDArray[Any]], tokenizer: Tokenizer) -> LinearClassifier:
+def restore_linear(
+    recipe: LinearRecipe, arrays: Mapping[str, npt.NDArray[Any]], tokenizer: Tokenizer
+) -> LinearClassifier:
     """The model of the arrays of an artifact, whose names, types and shapes are checked."""
     types = {"keys": np.int64, "idf": np.float64, "weights": np.float32, "bias": np.float64}
     if set(arrays) != set(types) or any(arrays[name].dtype != kind for name, kind in types.items()):

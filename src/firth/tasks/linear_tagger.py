@@ -199,7 +199,7 @@ class LinearTagger(Predictor):
         return tag_metric_inputs(examples, answers)
 
 
-def restore(recipe: LinearRecipe, arrays: Mapping[str, npt.NDArray[Any]], tokenizer: Tokenizer) -> LinearTagger:
+def restore_tagger(recipe: LinearRecipe, arrays: Mapping[str, npt.NDArray[Any]], tokenizer: Tokenizer) -> LinearTagger:
     """The tagger of the arrays of an artifact, whose names, types and shapes are checked."""
     types = {"keys": np.int64, "weights": np.float32, "steps": np.float64}
     if set(arrays) != set(types) or any(arrays[name].dtype != kind for name, kind in types.items()):

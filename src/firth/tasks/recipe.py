@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from firth.errors import RecipeError, near_miss
 from firth.metrics.tags import Scheme
 from firth.nets.recipe import LearningRecipe, NetRecipe
-from firth.text.layout import Layout
 from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.tokenizer import Tokenizer
 
 TaskName = Literal["classify", "pair", "tag", "span", "choice", "generate"]
 TASKS: tuple[TaskName, ...] = ("classify", "pair", "tag", "span", "choice", "generate")
@@ -145,12 +142,6 @@ class TaskRecipe:
         """A copy with another tokenizer."""
         return replace(self, network=self.network.with_tokenizer(tokenizer))
 
-    def restore(self, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> Any:
-        """The model of a saved artifact."""
-        from firth.tasks.task import restore
-
-        return restore(self, arrays, tokenizer, layout)
-
 
 @dataclass(frozen=True, kw_only=True)
 class LinearRecipe:
@@ -196,9 +187,3 @@ class LinearRecipe:
     def with_tokenizer(self, tokenizer: TokenizerRecipe) -> LinearRecipe:
         """A copy with another tokenizer."""
         return replace(self, tokenizer=tokenizer)
-
-    def restore(self, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> Any:
-        """The model of a saved artifact."""
-        from firth.tasks import linear_classifier, linear_tagger
-
-        return (linear_tagger if self.task == "tag" else linear_classifier).restore(self, arrays, tokenizer)

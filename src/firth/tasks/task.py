@@ -18,7 +18,7 @@ from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.model import NetModel, own_tensors
 from firth.nets.network import HiddenStates, Network, Vocabulary
-from firth.nets.restore import HEADS, load_tensors, restore_net
+from firth.nets.restore import HEADS
 from firth.nets.scoring import BATCH_TOKENS
 from firth.objectives.objective import Objective
 from firth.tasks.examples import Example
@@ -26,8 +26,7 @@ from firth.tasks.head import TaskHead
 from firth.tasks.predictor import MetricInputs, Prediction, Predictor
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import GROUPS, POSITIONS, BuiltSequence, InputSequence, Ints, SequenceBuilder, pack
-from firth.text.layout import Layout
-from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
+from firth.tokens.tokenizer import FIRST_WORD
 
 Floats = npt.NDArray[np.float32]
 LABELS = "labels"
@@ -192,18 +191,6 @@ def softmax(scores: Floats) -> Floats:
     return np.asarray(exponentials / exponentials.sum(-1, keepdims=True), dtype=np.float32)
 
 
-def make_task(recipe: TaskRecipe, vocabulary: Vocabulary) -> Task:
-    """The task of a recipe, with newly initialised layers."""
-    from firth.tasks.classify import ChoiceTask, ClassifyTask, PairTask
-    from firth.tasks.generate import EncoderDecoderTask, GenerateTask
-    from firth.tasks.span import SpanTask
-    from firth.tasks.tag import TagTask
-
-    tasks: tuple[type[Task], ...] = (ClassifyTask, PairTask, TagTask, SpanTask, ChoiceTask, GenerateTask)
-    made = {task.name: task for task in tasks}[recipe.task] if recipe.decoder is None else EncoderDecoderTask
-    return made(recipe, vocabulary)
-
-
 def class_weights(counts: Mapping[str, int], labels: Sequence[str]) -> Tensor:
     """n / (k n_label): inverse frequencies with a mean of 1 over the examples."""
     total = sum(counts.values())
@@ -243,13 +230,3 @@ class TaskModel(Predictor):
         """Metrics of predictions with intervals."""
         found = self.head.measure(examples, answers, seed=seed, samples=samples)
         return found | self.head.nll_metrics(self.base.network, examples, self.builder, seed=seed, samples=samples)
-
-
-def restore(recipe: TaskRecipe, arrays: Mapping[str, npt.NDArray[Any]], tokenizer: Tokenizer, layout: Layout) -> Any:
-    """The model of the arrays of an artifact, whose names, types and shapes are checked."""
-    prefix = f"{HEADS}{recipe.task}."
-    own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-    base = restore_net(recipe.network, {n: a for n, a in arrays.items() if not n.startswith(prefix)}, tokenizer, layout)
-    task = make_task(recipe, base.network.vocabulary)
-    load_tensors(task, own)
-    return TaskModel(recipe, base, task)

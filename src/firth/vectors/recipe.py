@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from firth.errors import RecipeError
-from firth.text.layout import Layout
 from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from firth.vectors.lookup import WordModel
 
 Mode = Literal["exact", "fast"]
 Auto = Literal["auto"]
 Rule = Literal["paper", "program"]
-Arrays = Mapping[str, Any]
 _RANGES = {
     "dimension": (1, 10_000), "window": (1, 1000), "epochs": (1, 100_000), "negatives": (1, 1000),
     "clusters": (2, 5000), "min_n": (0, 50), "max_n": (0, 50), "buckets": (0, 100_000_000), "word_ngrams": (1, 10),
@@ -56,12 +49,6 @@ class VectorRecipe:
         """The same recipe over other tokens."""
         return replace(self, tokenizer=tokenizer)
 
-    def restore(self, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> WordModel:
-        """The model of a saved artifact's arrays."""
-        from firth.vectors.subwords import restore_subwords
-
-        return restore_subwords(self, arrays, tokenizer, layout)
-
     def check_ngrams(self, min_n: int, max_n: int) -> None:
         """Raises `RecipeError` unless both lengths of character n-grams are 0 or a range."""
         if (min_n == 0) != (max_n == 0) or min_n > max_n:
@@ -74,11 +61,6 @@ class BagRecipe(VectorRecipe):
 
     weighting: Literal["onehot", "tfidf"] = "tfidf"
     """onehot: raw counts, words are orthogonal; tfidf: words are their documents, weighted."""
-
-    def restore(self, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> WordModel:
-        from firth.vectors.bag import restore_bag
-
-        return restore_bag(self, arrays, tokenizer, layout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,11 +93,6 @@ class SvdRecipe(VectorRecipe):
         if self.shift < 1 or not 0 < self.smoothing <= 1 or not 0 <= self.power <= 1:
             raise RecipeError("shift must be 1 or more, smoothing above 0 and at most 1, power 0 to 1.")
 
-    def restore(self, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> WordModel:
-        from firth.vectors.svd import restore_svd
-
-        return restore_svd(self, arrays, tokenizer, layout)
-
 
 @dataclass(frozen=True, kw_only=True)
 class BrownRecipe(VectorRecipe):
@@ -123,11 +100,6 @@ class BrownRecipe(VectorRecipe):
 
     clusters: int = 256
     """Number of classes; a word's bits are the path to its class in the merge tree."""
-
-    def restore(self, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> WordModel:
-        from firth.vectors.brown import restore_brown
-
-        return restore_brown(self, arrays, tokenizer, layout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,11 +209,6 @@ class SenseRecipe(VectorRecipe):
         if self.base.has_subwords or self.base.phrases:
             raise RecipeError("senses are of whole words: leave base.min_n, base.max_n and base.phrases at 0.")
 
-    def restore(self, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> WordModel:
-        from firth.vectors.senses import restore_senses
-
-        return restore_senses(self, arrays, tokenizer, layout)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ParagraphRecipe(NegativeSamplingRecipe):
@@ -257,11 +224,6 @@ class ParagraphRecipe(NegativeSamplingRecipe):
         super().__post_init__()
         if self.architecture == "dbow" and self.combine == "concat":
             raise RecipeError("combine=concat is for architecture=dm: dbow has no context words to concatenate.")
-
-    def restore(self, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> WordModel:
-        from firth.vectors.paragraph import restore_paragraphs
-
-        return restore_paragraphs(self, arrays, tokenizer, layout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,11 +247,6 @@ class ClassifierRecipe(SgdRecipe):
         self.check_ngrams(self.min_n, self.max_n)
         if self.buckets == 0 and (self.max_n or self.word_ngrams > 1):
             raise RecipeError("buckets=0 leaves n-grams no rows: set word_ngrams=1 and max_n=0, or buckets=auto.")
-
-    def restore(self, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> WordModel:
-        from firth.vectors.classifier_model import restore_classifier
-
-        return restore_classifier(self, arrays, tokenizer, layout)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,8 @@ import torch
 from firth.nets.model import NetModel
 from firth.tasks.examples import Answer, ChoiceExample, Example, SpanExample, TagExample, TextExample
 from firth.tasks.recipe import HeadRecipe, TaskName, TaskRecipe
-from firth.tasks.task import TaskModel, make_task
+from firth.tasks.registry import make_task
+from firth.tasks.task import TaskModel
 from tests.artifact.formats.small_transformers import MEMBERS, model_of, small
 
 LABELS = ("bad", "fair", "good")

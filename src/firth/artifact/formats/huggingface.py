@@ -33,6 +33,7 @@ from firth.artifact.formats.huggingface_weights import (
 )
 from firth.artifact.manifest import parse_json
 from firth.artifact.models import save_imported
+from firth.artifact.restore import restore
 from firth.artifact.tensors import read_errors, read_header
 from firth.errors import AbilityError, ArtifactError
 from firth.files import digest_file, new_folder
@@ -140,7 +141,7 @@ def import_huggingface(path: Path, out: Path, task: str | None = None) -> Report
 def read_model(path: Path, task: str | None = None) -> Any:
     """The model of a folder."""
     found = read_huggingface(path, task)
-    return found.recipe.restore(found.arrays(), found.tokenizer, "lines")
+    return restore(found.recipe, found.arrays(), found.tokenizer, "lines")
 
 
 def read_huggingface(path: Path, task: str | None = None) -> ImportedModel:

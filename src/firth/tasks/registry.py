@@ -1,0 +1,40 @@
+"""The tasks by name, and the models of saved artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy.typing as npt
+
+from firth.nets.network import Vocabulary
+from firth.nets.restore import HEADS, load_tensors, restore_net
+from firth.tasks.classify import ChoiceTask, ClassifyTask, PairTask
+from firth.tasks.generate import EncoderDecoderTask, GenerateTask
+from firth.tasks.recipe import TaskRecipe
+from firth.tasks.span import SpanTask
+from firth.tasks.tag import TagTask
+from firth.tasks.task import Task, TaskModel
+from firth.text.layout import Layout
+from firth.tokens.tokenizer import Tokenizer
+
+_TASKS: dict[str, type[Task]] = {
+    one.name: one for one in (ClassifyTask, PairTask, TagTask, SpanTask, ChoiceTask, GenerateTask)
+}
+
+
+def make_task(recipe: TaskRecipe, vocabulary: Vocabulary) -> Task:
+    """The task of a recipe, with newly initialised layers."""
+    return (_TASKS[recipe.task] if recipe.decoder is None else EncoderDecoderTask)(recipe, vocabulary)
+
+
+def restore_task(
+    recipe: TaskRecipe, arrays: Mapping[str, npt.NDArray[Any]], tokenizer: Tokenizer, layout: Layout
+) -> TaskModel:
+    """The model of the arrays of an artifact, whose names, types and shapes are checked."""
+    prefix = f"{HEADS}{recipe.task}."
+    own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    base = restore_net(recipe.network, {n: a for n, a in arrays.items() if not n.startswith(prefix)}, tokenizer, layout)
+    task = make_task(recipe, base.network.vocabulary)
+    load_tensors(task, own)
+    return TaskModel(recipe, base, task)
