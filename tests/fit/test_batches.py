@@ -108,9 +108,9 @@ def test_accumulation_changes_nothing_but_the_cut(text: TokenStore, objectives: 
             [token for token in row if token != PAD] for row in one.ids.tolist()
         ]
         assert sum(batch.tokens for batch in several) == one.tokens
-        for name, marks in one.labels.items():
+        for name, labels in one.labels.items():
             if name.endswith(("targets", "labels")):
-                assert torch.equal(torch.cat([batch.labels[name] for batch in several]), marks)
+                assert torch.equal(torch.cat([batch.labels[name] for batch in several]), labels)
 
 
 def test_a_step_has_the_tokens_of_the_recipe(text: TokenStore) -> None:

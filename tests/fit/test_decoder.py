@@ -47,13 +47,13 @@ def tune(models: dict[str, Path], out: Path, *, reader: str = "bert", decoder: s
 def test_a_few_targets_are_memorised(reader: str, decoder: str, models: dict[str, Path], tmp_path: Path) -> None:
     tuned = tune(models, tmp_path / "m", reader=reader, decoder=decoder)
     asked = [source for source, _ in make_examples("generate")]
-    told = tuned.predict(asked)
-    assert [one["text"] for one in told] == [target for _, target in make_examples("generate")]
+    predictions = tuned.predict(asked)
+    assert [one["text"] for one in predictions] == [target for _, target in make_examples("generate")]
     again = load(tmp_path / "m")
-    assert again.predict(asked) == told
+    assert again.predict(asked) == predictions
     alone = [again.predict([source])[0] for source in asked]
-    assert [one["text"] for one in alone] == [one["text"] for one in told]
-    assert np.allclose([one["logprob"] for one in alone], [one["logprob"] for one in told], atol=1e-5)
+    assert [one["text"] for one in alone] == [one["text"] for one in predictions]
+    assert np.allclose([one["logprob"] for one in alone], [one["logprob"] for one in predictions], atol=1e-5)
 
 
 def test_encoder_and_decoder_start_from_pretrained_weights(models: dict[str, Path], tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_the_verbs(models: dict[str, Path], tmp_path: Path) -> None:
     assert made.json["recipe"]["decoder"]["encoder"]["cross_width"] == 32
     assert firth("predict", tmp_path / "m", pairs, "-o", tmp_path / "out.jsonl").code == 0
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 4
-    told = firth("evaluate", tmp_path / "m", "task", pairs, "--json").json
-    assert main_metric(told) == pytest.approx(main_metric(made.json["metrics"]["dev"]))
+    predictions = firth("evaluate", tmp_path / "m", "task", pairs, "--json").json
+    assert main_metric(predictions) == pytest.approx(main_metric(made.json["metrics"]["dev"]))
     refused = firth("export", tmp_path / "m", "huggingface", tmp_path / "hf")
     assert refused.code == 1
     assert "firth predict" in refused.err

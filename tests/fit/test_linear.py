@@ -54,7 +54,9 @@ def examples_of(items: list[Any], task: str = "classify") -> list[Any]:
     return read_all(task, items)  # type: ignore[arg-type]
 
 
-def learnt(words: Tokenizer, items: list[Any], *settings: str, task: str = "classify") -> tuple[LinearClassifier, Any]:
+def train_model(
+    words: Tokenizer, items: list[Any], *settings: str, task: str = "classify"
+) -> tuple[LinearClassifier, Any]:
     """The model of three quarters of the items, chosen by the rest."""
     examples = examples_of(items, task)
     cut = len(examples) * 3 // 4
@@ -67,9 +69,9 @@ def probabilities(model: LinearClassifier, texts: list[Any]) -> np.ndarray[Any, 
 
 
 def test_a_planted_rule_is_found(words: Tokenizer) -> None:
-    model, facts = learnt(words, EXAMPLES, "ngrams=1")
-    told = [answer["label"] for answer in model.predict([line for _, line in EXAMPLES])]
-    assert np.mean([one == label for one, (label, _) in zip(told, EXAMPLES, strict=True)]) >= 0.98
+    model, facts = train_model(words, EXAMPLES, "ngrams=1")
+    predicted = [answer["label"] for answer in model.predict([line for _, line in EXAMPLES])]
+    assert np.mean([one == label for one, (label, _) in zip(predicted, EXAMPLES, strict=True)]) >= 0.98
     strongest = int((model.weights[1] - model.weights[0]).argmax())
     assert model.features.keys[strongest] == words.id("w3") + 1
     assert [row["cost"] for row in facts["costs"]] == list(COSTS)
@@ -84,9 +86,9 @@ def test_order_needs_bigrams(words: Tokenizer) -> None:
     items = [("up" if one < two else "down", f"w{one} w{two}") for one, two in pairs] * 4
     scores = {}
     for ngrams in (1, 2):
-        model, _ = learnt(words, items, f"ngrams={ngrams}")
-        told = [answer["label"] for answer in model.predict([text for _, text in items])]
-        scores[ngrams] = np.mean([label == gold for label, (gold, _) in zip(told, items, strict=True)])
+        model, _ = train_model(words, items, f"ngrams={ngrams}")
+        predicted = [answer["label"] for answer in model.predict([text for _, text in items])]
+        scores[ngrams] = np.mean([label == gold for label, (gold, _) in zip(predicted, items, strict=True)])
     assert scores[1] == 0.5
     assert scores[2] == 1
 
@@ -101,7 +103,7 @@ def vectorizer(words: Tokenizer, min_df: int = 2) -> TfidfVectorizer:
 @pytest.mark.parametrize("cost", [1.0, 10.0])
 def test_probabilities_are_those_of_scikit_learn(labels: int, cost: float, words: Tokenizer) -> None:
     items = [(str(len(line.split()) % labels), line) for line in LINES]
-    model, _ = learnt(words, items, f"cost={cost}")
+    model, _ = train_model(words, items, f"cost={cost}")
     cut = len(items) * 3 // 4
     theirs = make_pipeline(vectorizer(words), LogisticRegression(C=cost, max_iter=1000))
     theirs.fit([text for _, text in items[:cut]], [label for label, _ in items[:cut]])
@@ -111,7 +113,7 @@ def test_probabilities_are_those_of_scikit_learn(labels: int, cost: float, words
 
 def test_several_labels_are_one_regression_each(words: Tokenizer) -> None:
     items = [([one for one in ("w1", "w2", "w3") if one in line.split()] + ["all"], line) for line in LINES]
-    model, facts = learnt(words, items, "cost=1")
+    model, facts = train_model(words, items, "cost=1")
     assert model.labels == ("all", "w1", "w2", "w3")
     assert facts["costs"][0]["macro_f1"] > 0.5
     cut = len(items) * 3 // 4
@@ -130,7 +132,7 @@ def test_numbers_are_predicted_by_ridge_regression(words: Tokenizer) -> None:
         other = LINES[int(rng.integers(len(LINES)))]
         shared = len(set(line.split()) & set(other.split()))
         items.append((str(shared + place / 1000), line, other))
-    model, facts = learnt(words, items, "cost=1", task="pair")
+    model, facts = train_model(words, items, "cost=1", task="pair")
     assert model.recipe.form == "number"
     assert facts["costs"][0]["spearman"] > 0.8
     examples = examples_of(items, "pair")
@@ -144,7 +146,7 @@ def test_numbers_are_predicted_by_ridge_regression(words: Tokenizer) -> None:
 
 def test_pairs_are_classified_by_common_ngrams(words: Tokenizer) -> None:
     items = [("same", one, one) if place % 2 else ("other", one, LINES[place - 1]) for place, one in enumerate(LINES)]
-    model, facts = learnt(words, items, task="pair")
+    model, facts = train_model(words, items, task="pair")
     assert max(row["accuracy"] for row in facts["costs"]) > 0.95
     assert model.predict([("w1 w2 w3", "w1 w2 w3")])[0]["label"] == "same"
 
@@ -184,10 +186,10 @@ def test_the_command_line(folder: Path, tmp_path: Path) -> None:
     made = firth("finetune", folder / "kn3", "classify", "--train", files["train"], "--dev", files["dev"], "-o", out)
     assert made.code == 0, made.err
     assert "dev accuracy: 1" in made.out
-    told = firth("predict", out, files["dev"], "--json").json
-    assert told["truncated"] == 0
-    assert told["examples"] == len(DEV)
-    assert set(told["predictions"][0]) == {"line", "label", "probability", "probabilities"}
+    report = firth("predict", out, files["dev"], "--json").json
+    assert report["truncated"] == 0
+    assert report["examples"] == len(DEV)
+    assert set(report["predictions"][0]) == {"line", "label", "probability", "probabilities"}
     found = firth("evaluate", out, "task", files["dev"], "--json").json
     assert found["accuracy"] == open_artifact(out).manifest.metrics["dev"]["accuracy"]
     assert firth("info", out, "--json").json["recipe"]["type"] == "linear"

@@ -57,7 +57,7 @@ def words(folder: Path) -> Tokenizer:
     return found
 
 
-def learnt(words: Tokenizer, items: list[Any], *settings: str, dev: list[Any] | None = None) -> LinearTagger:
+def train_model(words: Tokenizer, items: list[Any], *settings: str, dev: list[Any] | None = None) -> LinearTagger:
     examples: list[Any] = read_all("tag", items)
     unseen: list[Any] = examples if dev is None else read_all("tag", dev)
     tuning = FinetuneConfig(task="tag", train=examples, dev=unseen, out=Path(), settings=settings)
@@ -241,7 +241,7 @@ def test_answers_never_break_the_scheme(labels: tuple[str, ...], scheme: Scheme,
 
 def test_a_sentence_that_no_legal_tags_fit(words: Tokenizer) -> None:
     """Three characters are not words of two; something is said nonetheless."""
-    model = learnt(words, [(list("abab"), ["B", "E", "B", "E"])] * 2)
+    model = train_model(words, [(list("abab"), ["B", "E", "B", "E"])] * 2)
     assert model.recipe.scheme == "BIES"
     (answer,) = model.predict([["a", "b", "a"]])
     assert len(answer["tags"]) == 3
@@ -279,7 +279,7 @@ def test_random_tags_are_not_predicted(words: Tokenizer) -> None:
     rng = np.random.default_rng(5)
     given = [(sentence, rng.choice(["X", "Y"], size=6).tolist()) for sentence, _ in ITEMS]
     order = rng.permutation(len(given)).tolist()
-    model = learnt(words, [given[one] for one in order[:32]], "min_count=1")
+    model = train_model(words, [given[one] for one in order[:32]], "min_count=1")
     right = [
         one == two
         for sentence, tags in (given[one] for one in order[32:])
@@ -297,7 +297,7 @@ def test_what_is_around_and_in_a_word_decides(words: Tokenizer) -> None:
         one, two, three = ("".join(rng.choice(list(letters), size=5)) for _ in range(3))
         return f"mister {one} {two}burg {three.title()} {two} .".split(), ["O", "B-PER", "B-LOC", "B-ORG", "O", "O"]
 
-    model = learnt(words, [item(0) for _ in range(60)])
+    model = train_model(words, [item(0) for _ in range(60)])
     for sentence, tags in (item(1) for _ in range(20)):
         assert model.predict([sentence])[0]["tags"] == tags
 
@@ -310,7 +310,7 @@ def test_characters_have_bigram_features(words: Tokenizer) -> None:
     for _ in range(120):
         sentence = [str(word) for word in rng.choice([*both, "丁", "，"], size=6)]
         items.append((list("".join(sentence)), segment_tags(sentence)))
-    model = learnt(words, items[:80], dev=items[80:])
+    model = train_model(words, items[:80], dev=items[80:])
     assert model.recipe.features == "characters"
     assert model.recipe.scheme == "BIES"
     examples = read_all("tag", items[80:])
@@ -326,9 +326,9 @@ def test_the_command_line(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "m"
     made = firth("finetune", folder / "words", "tag", "--train", file, "--dev", file, "-o", out, "--set", "cost=10")
     assert made.code == 0, made.err
-    told = firth("predict", out, file, "--json").json
-    assert told["examples"] == len(ITEMS)
-    assert told["predictions"][0]["tags"] == list(PATTERN)
+    report = firth("predict", out, file, "--json").json
+    assert report["examples"] == len(ITEMS)
+    assert report["predictions"][0]["tags"] == list(PATTERN)
     found = firth("evaluate", out, "task", file, "--json").json
     assert found["entity_f1"] == open_artifact(out).manifest.metrics["dev"]["entity_f1"] == 1
     recipe = firth("info", out, "--json").json["recipe"]
@@ -356,7 +356,7 @@ def test_refusals(folder: Path, tmp_path: Path) -> None:
 
 
 def test_damaged_numbers(words: Tokenizer) -> None:
-    model = learnt(words, ITEMS[:8], "cost=1")
+    model = train_model(words, ITEMS[:8], "cost=1")
     whole = model.arrays()
     assert restore_tagger(model.recipe, whole, words).predict([["anna"]]) == model.predict([["anna"]])
     broken: list[dict[str, Any]] = [{name: array for name, array in whole.items() if name != gone} for gone in whole]
@@ -386,7 +386,7 @@ def test_damaged_numbers(words: Tokenizer) -> None:
 def test_real_names(name: str, floor: float, features: str, shared_data: Path, words: Tokenizer) -> None:
     examples: list[Any] = read_all("tag", shared_data / "tag" / f"{name}.train.txt.gz")
     dev: list[Any] = read_all("tag", shared_data / "tag" / f"{name}.dev.txt.gz")[::4]
-    model = learnt(words, examples[:: len(examples) // 1000], "cost=10", dev=dev)
+    model = train_model(words, examples[:: len(examples) // 1000], "cost=10", dev=dev)
     assert model.recipe.features == features
     answers = model.predict_examples(dev)
     assert model.measure(dev, answers, samples=0)["entity_f1"] >= floor

@@ -221,12 +221,12 @@ def test_an_infinite_gradient_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_early_stopping_restores_the_best_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Validation gets worse from the third time on."""
-    told = itertools.chain([3.0, 2.5, 2.0], itertools.count(2.1, 0.1))
+    losses = itertools.chain([3.0, 2.5, 2.0], itertools.count(2.1, 0.1))
     states = []
 
     def measured(module: TrainingModule, parts: Any) -> dict[str, float]:
         states.append({name: array.copy() for name, array in module.arrays().items()})
-        return {"clm": next(told)}
+        return {"clm": next(losses)}
 
     monkeypatch.setattr(nets, "measure_losses", measured)
     trainer = trained(open_small(small(patience=4), make_run(budget="20ktok", valid=True)))

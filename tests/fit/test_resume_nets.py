@@ -214,7 +214,7 @@ def test_a_model_is_adapted_to_other_text(tmp_path: Path) -> None:
     for name, array in old.arrays().items():
         if name != "spelling":
             np.testing.assert_allclose(alone.arrays()[name], array, atol=1e-6, err_msg=name)
-    assert any(name.startswith("heads.nsp.") for name in alone.heads), "layers that are not learnt are lost"
+    assert any(name.startswith("heads.nsp.") for name in alone.heads), "layers that are not trained are lost"
 
 
 def test_adapting_keeps_the_network(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from firth.metrics.texts import (
 
 
 @pytest.mark.parametrize(
-    ("true", "told", "exact", "f1"),
+    ("true", "predicted", "exact", "f1"),
     [
         ("France", "france.", 1, 1),
         ("the 10th and 11th centuries", "10th and 11th centuries", 1, 1),
@@ -37,14 +37,14 @@ from firth.metrics.texts import (
         ("  New\tYork ", "new york", 1, 1),
     ],
 )
-def test_squads_definitions(true: str, told: str, exact: float, f1: float) -> None:
-    assert exact_match(true, told) == exact
-    assert word_f1(true, told) == pytest.approx(f1)
-    assert word_f1(told, true) == pytest.approx(f1)
+def test_squads_definitions(true: str, predicted: str, exact: float, f1: float) -> None:
+    assert exact_match(true, predicted) == exact
+    assert word_f1(true, predicted) == pytest.approx(f1)
+    assert word_f1(predicted, true) == pytest.approx(f1)
 
 
 @pytest.mark.parametrize(
-    ("true", "told", "exact", "f1"),
+    ("true", "predicted", "exact", "f1"),
     [
         ("1963年", "1963年。", 1, 1),
         ("范廷颂", "范廷", 0, 0.8),
@@ -57,9 +57,9 @@ def test_squads_definitions(true: str, told: str, exact: float, f1: float) -> No
         ("。", "，", 1, 1),
     ],
 )
-def test_cmrcs_definitions(true: str, told: str, exact: float, f1: float) -> None:
-    assert chinese_exact_match(true, told) == exact
-    assert chinese_f1(true, told) == pytest.approx(f1)
+def test_cmrcs_definitions(true: str, predicted: str, exact: float, f1: float) -> None:
+    assert chinese_exact_match(true, predicted) == exact
+    assert chinese_f1(true, predicted) == pytest.approx(f1)
 
 
 def test_the_best_gold_answer_counts() -> None:

@@ -68,11 +68,11 @@ def test_labels_of_resamples_equal_scikit_learn() -> None:
 
 def sklearn_sets(gold: Sequence[frozenset[str]], predicted: Sequence[frozenset[str]]) -> dict[str, float]:
     coder = MultiLabelBinarizer().fit([*gold, *predicted])
-    true, told = coder.transform(gold), coder.transform(predicted)
+    gold_matrix, predicted_matrix = coder.transform(gold), coder.transform(predicted)
     return {
-        "accuracy": sk.accuracy_score(true, told),
-        "macro_f1": sk.f1_score(true, told, average="macro", zero_division=0),
-        "micro_f1": sk.f1_score(true, told, average="micro", zero_division=0),
+        "accuracy": sk.accuracy_score(gold_matrix, predicted_matrix),
+        "macro_f1": sk.f1_score(gold_matrix, predicted_matrix, average="macro", zero_division=0),
+        "micro_f1": sk.f1_score(gold_matrix, predicted_matrix, average="micro", zero_division=0),
     }
 
 

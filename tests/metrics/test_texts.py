@@ -41,9 +41,9 @@ def random_texts(
     gold, predicted = [], []
     for _ in range(number):
         picked = rng.choice(words, rng.integers(1, 12)).tolist()
-        told = [word for word in picked if rng.random() < 0.8] + rng.choice(words, rng.integers(0, 3)).tolist()
+        shown = [word for word in picked if rng.random() < 0.8] + rng.choice(words, rng.integers(0, 3)).tolist()
         gold.append(separator.join(picked))
-        predicted.append(separator.join(told))
+        predicted.append(separator.join(shown))
     return gold, predicted
 
 
@@ -70,7 +70,9 @@ def test_resamples_equal_sacrebleu() -> None:
     gold, predicted = random_texts(ENGLISH, 3, number=8)
     pairs = list(zip(gold, predicted, strict=True))
     sample = texts_sample(gold, predicted, chinese=False)
-    rows = [(*bleu_counts(true, told, False), *chrf_counts(true, told), rouge_l(true, told)) for true, told in pairs]
+    rows = [
+        (*bleu_counts(true, found, False), *chrf_counts(true, found), rouge_l(true, found)) for true, found in pairs
+    ]
     kinds = [pairs[first] for first in np.unique(rows, axis=0, return_index=True)[1]]
     (weights,) = resamples(sample.counts, seed=0, samples=20)
     found = sample.measures(weights)
@@ -109,7 +111,7 @@ def test_bleu_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("true", "told", "expected"),
+    ("true", "found", "expected"),
     [
         ("police killed the gunman", "the gunman kill police", 0.5),  # Lin 2004: "the gunman"
         ("The CAT!", "the cat", 1.0),
@@ -121,8 +123,8 @@ def test_bleu_by_hand() -> None:
         ("...", "...", 0.0),
     ],
 )
-def test_rouge_l_by_hand(true: str, told: str, expected: float) -> None:
-    assert rouge_l(true, told) == pytest.approx(expected)
+def test_rouge_l_by_hand(true: str, found: str, expected: float) -> None:
+    assert rouge_l(true, found) == pytest.approx(expected)
 
 
 def test_the_longest_common_subsequence_equals_the_plain_table() -> None:

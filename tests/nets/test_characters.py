@@ -116,7 +116,7 @@ def test_sizes_are_the_published_ones() -> None:
 
 
 def test_flops_count_each_distinct_word_once() -> None:
-    table = made(16, ["abcdefgh"] * 3)  # ten codes with the marks
+    table = made(16, ["abcdefgh"] * 3)  # ten codes with the boundary codes
     ids = torch.tensor([[5, 6, 7]])
     with FlopCounterMode(display=False) as counter:
         table(ids)

@@ -81,10 +81,10 @@ def questions_with_a_wrong_start(path: Path) -> int:
     for article in json.loads(gzip.decompress(path.read_bytes()))["data"]:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:
-                places = [(answer["text"], answer["answer_start"]) for answer in question["answers"]]
+                spans = [(answer["text"], answer["answer_start"]) for answer in question["answers"]]
                 asked = question["question"].strip() and not question.get("is_impossible")
                 wrong += bool(asked) and any(
-                    paragraph["context"][max(start, 0) : start + len(text)] != text for text, start in places
+                    paragraph["context"][max(start, 0) : start + len(text)] != text for text, start in spans
                 )
     return wrong
 
