@@ -11,13 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from firth.cores import cores, in_order
+from firth.cores import cores, in_order, limit_threads
 
 PINNED = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); import firth.cores as c; print(c.cores())"
 
 
 def test_a_given_number_of_threads_is_used() -> None:
     assert cores(7) == 7
+
+
+def test_a_limit_of_threads_ends_with_its_block() -> None:
+    import torch
+
+    before = cores(), torch.get_num_threads()
+    with pytest.raises(KeyError), limit_threads(5):
+        assert (cores(), cores(2), torch.get_num_threads()) == (5, 2, 5)
+        raise KeyError
+    with limit_threads(None):
+        assert (cores(), torch.get_num_threads()) == before
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be forbidden on this system")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,9 +22,10 @@ class Score(NamedTuple):
     tokens: int = 0
     """Predictions: all tokens and an end for each sentence."""
     words: int = 0
+    """Words as `firth check` counts them, whatever the tokenizer."""
     sentences: int = 0
     bytes: int = 0
-    """UTF-8 bytes of the text."""
+    """UTF-8 bytes of the sentences, without the white space around them."""
     oov: int = 0
     """Out-of-vocabulary words."""
     oov_logprob: float = 0.0
@@ -66,6 +66,15 @@ def _exp(value: float) -> float:
     return math.exp(value) if value < 700 else math.inf
 
 
+class TextPiece(NamedTuple):
+    """The sentences of a text, or of a part of a document."""
+
+    sentences: Sequence[str]
+    """Stripped, without line breaks."""
+    starts_document: bool = True
+    """Whether the sentences do not continue the document of the piece before."""
+
+
 @runtime_checkable
 class Scores(Protocol):
     """Assigns probabilities to texts."""
@@ -73,35 +82,18 @@ class Scores(Protocol):
     score_kind: Literal["causal", "pseudo"]
 
     def score(self, texts: Sequence[str]) -> list[Score]:
-        """The score of each text."""
+        """The score of each text by itself."""
 
-
-@runtime_checkable
-class CarriesContext(Protocol):
-    """Conditions a sentence on the preceding ones of its document."""
-
-    carries_context: bool
-
-    def score(self, texts: Sequence[str], *, as_document: bool = False) -> list[Score]:
-        """The score of each text; with `as_document` they are one document."""
-
-
-@runtime_checkable
-class ScoresDocuments(Protocol):
-    """Scores many documents faster in one batch."""
-
-    def score_documents(self, documents: Iterable[Sequence[str]]) -> Score:
-        """The total score of documents, each a sequence of sentences."""
+    def score_pieces(self, pieces: Iterable[TextPiece]) -> Iterator[Score]:
+        """The score of each piece; context is carried within a document, which may be larger than memory."""
 
 
 @runtime_checkable
 class ScoresBackwards(Protocol):
     """Scores texts from right to left, too."""
 
-    carries_context: bool
-
-    def score_backwards(self, texts: Sequence[str], *, as_document: bool = False) -> list[Score]:
-        """The score of each text, read backwards."""
+    def score_pieces_backwards(self, pieces: Iterable[TextPiece]) -> Iterator[Score]:
+        """The score of each piece, read backwards."""
 
 
 @runtime_checkable
@@ -272,20 +264,4 @@ def total(scores: Iterable[Score]) -> Score:
     result = Score()
     for score in scores:
         result += score
-    return result
-
-
-_BATCH = 20_000  # sentences scored at a time
-
-
-def score_documents(model: Scores, documents: Iterable[Sequence[str]]) -> Score:
-    """The total score of documents, each a sequence of sentences."""
-    if isinstance(model, ScoresDocuments):
-        return model.score_documents(documents)
-    if isinstance(model, CarriesContext) and model.carries_context:
-        return total(score for document in documents for score in model.score(document, as_document=True))
-    result = Score()
-    stream = itertools.chain.from_iterable(documents)
-    while batch := list(itertools.islice(stream, _BATCH)):
-        result += total(model.score(batch))
     return result

@@ -8,6 +8,8 @@ import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+_LIMIT: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
 def cores(threads: int | None = None, root: Path = Path("/")) -> int:
@@ -23,11 +26,27 @@ def cores(threads: int | None = None, root: Path = Path("/")) -> int:
     >>> cores(3), cores() >= 1
     (3, True)
     """
-    if threads:
+    if threads := threads or _LIMIT.get():
         return threads
     affinity = getattr(os, "sched_getaffinity", None)  # Linux only
     allowed = len(affinity(0)) if affinity else os.cpu_count() or 1
     return min(allowed, _quota(root))
+
+
+@contextmanager
+def limit_threads(threads: int | None) -> Iterator[None]:
+    """`cores()` is `threads`, if given, in the block, and so is the number of threads of PyTorch, if that is loaded."""
+    torch = sys.modules.get("torch") if threads else None
+    before = torch.get_num_threads() if torch else 0
+    token = _LIMIT.set(threads)
+    try:
+        if torch:
+            torch.set_num_threads(threads)
+        yield
+    finally:
+        _LIMIT.reset(token)
+        if torch:
+            torch.set_num_threads(before)
 
 
 @cache

@@ -11,12 +11,23 @@ import numpy as np
 import pytest
 
 import firth
-from firth.abilities import score_documents, total
+from firth.abilities import total
 from firth.apply.embed import embed_file, require_embeds
 from firth.apply.fill import fill_text
-from firth.apply.score import directions, explain_text, line_row, next_tokens, score_file, summarise
+from firth.apply.score import (
+    TextFiles,
+    directions,
+    explain_text,
+    line_row,
+    next_tokens,
+    open_texts,
+    score_lines,
+    summarise,
+)
 from firth.apply.similar import find_similar, nearest_occurrences, odd_one_out
 from firth.errors import AbilityError, CorpusError
+from firth.lm.pieces import score_documents
+from firth.text.corpus import read_corpus
 
 TEXT = ["a b", "b a", "a b b"]
 
@@ -36,17 +47,29 @@ def lines(tmp_path: Path) -> Path:
     return path
 
 
-def test_blank_lines_are_not_scored(bigram: Any, lines: Path) -> None:
-    scored = list(score_file(bigram, lines))
-    assert [(number, text) for number, text, _ in scored] == [(0, "a b"), (2, "b")]
-    expected = bigram.score(["a b", "b"])
-    assert [score for *_, score in scored] == expected
-    assert line_row(2, expected[1])["logprob"] == expected[1].logprob
-    assert summarise(total(expected), "causal")["tokens"] == 5
+def test_every_line_is_scored_and_a_blank_one_is_empty(bigram: Any, lines: Path) -> None:
+    scored = list(score_lines(bigram, TextFiles([lines])))
+    assert [(line.number, line.text, line.starts_document) for line, _ in scored] == [
+        (0, "a b", True), (1, "", False), (2, "b", True)
+    ]  # fmt: skip
+    expected = bigram.score(["a b", "", "b"])
+    assert [score for _, score in scored] == expected
+    assert expected[1].tokens == expected[1].bytes == 0
+    assert line_row(*scored[2])["logprob"] == expected[2].logprob
+    assert summarise(total(expected), "causal", "line")["tokens"] == 5
+
+
+def test_wrapped_lines_are_scored_by_paragraph(bigram: Any, tmp_path: Path) -> None:
+    path = tmp_path / "wrapped.txt"
+    path.write_text("\na b\nb a.\n\na\n", encoding="utf-8")
+    scored = list(score_lines(bigram, TextFiles([path, path], layout="wrapped")))
+    assert [(line.number, line.text) for line, _ in scored] == [(1, "a b\nb a."), (4, "a")] * 2
+    assert [score.tokens for _, score in scored] == [5, 2] * 2
 
 
 def test_documents_are_scored_as_their_sentences(bigram: Any) -> None:
-    assert score_documents(bigram, [["a b"], ["b", "a"]]) == total(bigram.score(["a b", "b", "a"]))
+    corpus = read_corpus([["a b"], ["b", "a"]])
+    assert score_documents(bigram, corpus) == pytest.approx(total(bigram.score(["a b", "b", "a"])), rel=1e-12)
 
 
 def test_next_tokens_are_sorted_by_probability(bigram: Any) -> None:
@@ -61,8 +84,8 @@ def test_explanations_give_the_probability_of_the_text(bigram: Any) -> None:
     assert math.isfinite(bigram.score(["a b"])[0].logprob)
 
 
-def test_only_bidirectional_models_have_directions(bigram: Any) -> None:
-    assert directions(bigram, TEXT, total(bigram.score(TEXT))) == {}
+def test_only_bidirectional_models_have_directions(bigram: Any, lines: Path) -> None:
+    assert directions(bigram, TextFiles([lines]), total(bigram.score(TEXT))) == {}
 
 
 def test_every_line_is_embedded(lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,17 +100,17 @@ def test_every_line_is_embedded(lines: Path, tmp_path: Path, monkeypatch: pytest
         embed_file(model, lines, tmp_path / "other.npy", layer=1)
 
 
-def test_a_file_without_text_is_refused(bigram: Any, tmp_path: Path) -> None:
+def test_a_file_without_text_is_refused(tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n", encoding="utf-8")
     with pytest.raises(CorpusError, match="no text"):
-        list(score_file(bigram, empty))
+        TextFiles([empty])
 
 
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (lambda model: list(score_file(model, Path("x"))), "gives no probabilities"),
+        (lambda model: open_texts(model, ["x"]), "gives no probabilities"),
         (lambda model: explain_text(model, "a"), "cannot explain"),
         (lambda model: next_tokens(model, "a", 3), "cannot predict the next token"),
         (lambda model: fill_text(model, "a"), "fills no masks"),

@@ -55,6 +55,17 @@ def test_every_text_has_a_prediction(model: Path, tmp_path: Path) -> None:
     assert sum(one["probability"] for one in top) == pytest.approx(1)
 
 
+def test_score_predict_and_embed_number_lines_alike(model: Path, tmp_path: Path) -> None:
+    """A row for each line of a file, numbered from 0, blank lines included."""
+    texts = write(tmp_path / "texts.txt", "\na good film\n\n  \nbad\n\n")
+    library.train("unigram", [["a good film"]], out=tmp_path / "unigram")
+    for verb, folder in (("score", tmp_path / "unigram"), ("predict", model)):
+        outcome = firth(verb, folder, texts, "-o", tmp_path / verb)
+        assert outcome.code == 0, outcome.err
+        assert [row["line"] for row in read_jsonl(tmp_path / verb)] == [0, 1, 2, 3, 4, 5]
+    assert firth("embed", model, texts, "-o", tmp_path / "embed", "--json").json["rows"] == 6
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

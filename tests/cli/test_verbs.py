@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import firth as library
-from tests.command import firth
+from tests.command import assert_refused, firth
 from tests.samples import CHINESE, ENGLISH
 
 CHECK_KEYS = {
@@ -60,9 +60,9 @@ def test_scores_line_by_line(model: Path, lines: Path, tmp_path: Path) -> None:
     assert set(summary) >= SCORE_KEYS
     assert summary["kind"] == "causal"
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [row["line"] for row in rows] == [0, 3, 4]
-    assert [row["bytes"] for row in rows] == [len(ENGLISH[0]), len(CHINESE[0].encode()), 15]
-    assert [row["oov"] for row in rows] == [0, 0, 3]
+    assert [row["line"] for row in rows] == [0, 1, 2, 3, 4]
+    assert [row["bytes"] for row in rows] == [len(ENGLISH[0]), 0, 0, len(CHINESE[0].encode()), 15]
+    assert [row["oov"] for row in rows] == [0, 0, 0, 0, 3]
     for name in ("tokens", "bytes", "oov"):
         assert summary[name] == sum(row[name] for row in rows)
     logprob = sum(row["logprob"] for row in rows)
@@ -81,9 +81,26 @@ def test_standard_input_is_scored(model: Path, lines: Path) -> None:
 def test_scores_are_written_completely_or_not_at_all(model: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_bytes(b"fine\n" * 5000 + b"\0")
     (tmp_path / "out.jsonl").write_text("older")
-    assert firth("score", model, tmp_path / "bad.txt", "-o", tmp_path / "out.jsonl").code == 1
+    assert firth("score", model, tmp_path / "bad.txt", "-o", tmp_path / "out.jsonl", "--force").code == 1
     assert (tmp_path / "out.jsonl").read_text() == "older"
     assert not list(tmp_path.glob(".out*"))
+
+
+def test_files_are_replaced_by_force_alone_and_never_the_input(model: Path, lines: Path, tmp_path: Path) -> None:
+    library.train("tfidf", [ENGLISH], out=tmp_path / "bag", settings=["tokenizer.min_count=1"])
+    before = lines.read_bytes()
+    for verb, folder in (("score", model), ("embed", tmp_path / "bag")):
+        out = tmp_path / f"{verb}.out"
+        assert firth(verb, folder, lines, "-o", out).code == 0
+        made = out.read_bytes()
+        out.write_bytes(b"mine")
+        assert_refused(firth(verb, folder, lines, "-o", out), "exists already", "--force")
+        assert out.read_bytes() == b"mine"
+        assert firth(verb, folder, lines, "-o", out, "--force").code == 0
+        assert out.read_bytes() == made
+        assert_refused(firth(verb, folder, lines, "-o", lines, "--force"), "is read by this command")
+        assert_refused(firth(verb, folder, lines, "-o", folder / "manifest.json", "--force"), "is read by this command")
+    assert lines.read_bytes() == before
 
 
 def test_scoring_needs_text(model: Path, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_mixture_is_saved_with_its_parts(folders: list[Path], tmp_path: Path) 
     again = library.load(out)
     np.testing.assert_allclose(again.weights, expected.weights, rtol=1e-9)
     assert again.score(HELDOUT, as_document=True) == expected.score(HELDOUT, as_document=True)
-    scored = firth("score", out, text, "--json")
+    scored = firth("score", out, text, "--context", "document", "--json")
     assert scored.code == 0, scored.err
     assert scored.json["perplexity"] == pytest.approx(made.json["metrics"]["perplexity"], rel=1e-6)
     assert firth("generate", out, "--prompt", "The quick", "--json").json["texts"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from firth.abilities import score_documents, total
+from firth.abilities import TextPiece
 from firth.lm.language_model import TokenStream
 from firth.nets.causal import CausalNet
 from firth.nets.scoring import BATCH_TOKENS, causal_windows, centred_windows, length_groups, make_batch, max_length
@@ -145,16 +145,19 @@ def test_streams_carry_context_and_sentences_do_not(name: str) -> None:
     assert second[0] == pytest.approx(second[1], abs=1e-9) == apart[1].logprob
 
 
-@pytest.mark.parametrize("name", ["gpt", "lstm", "sa-lstm"])
-def test_documents_in_parallel_score_as_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = causal(name)
-    documents = [["The quick fox", "the dog"], ["over ЖЖ"], ["lazy", "dog", "the\nfox"], [], ["", "fox"]]
-    expected = total(score for one in documents for score in model.score(one, as_document=True))
-    for most in (20_000, 3, 1):
-        monkeypatch.setattr("firth.nets.causal._SENTENCES", most)
-        found = score_documents(model, iter(documents))
-        assert found == pytest.approx(expected, abs=1e-9)
-    assert score_documents(model, []).tokens == 0
+@pytest.mark.parametrize("name", ["gpt", "lstm", "sa-lstm", "ffnn"])
+def test_documents_in_batches_score_as_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a batch ends within a document: `gpt` has 12 positions, so that windows go on, too."""
+    model = causal(name, sequence=replace(causal(name).recipe.sequence, format="stream", length=12))
+    assert model.carries_context
+    documents = [["The quick fox", "the dog"], ["over ЖЖ"], ["lazy", "", "dog", *["the lazy fox"] * 11], ["", "fox"]]
+    expected = [score for one in documents for score in model.score(one, as_document=True)]
+    pieces = [TextPiece([line] if line else [], not number) for one in documents for number, line in enumerate(one)]
+    for most in (20_000, 5, 3, 1):
+        monkeypatch.setattr("firth.lm.pieces._PIECES", most)
+        found = list(model.score_pieces(iter(pieces)))
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+    assert list(model.score_pieces([])) == []
 
 
 def test_a_sentence_longer_than_the_positions_is_split_with_a_note(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,11 @@ class EnsembleModel(LanguageModel):
     def token_logprobs(self, stream: TokenStream) -> npt.NDArray[np.float64]:
         return self._interpolate([part.token_logprobs(stream) for part in self.parts])
 
+    def continue_document(self, stream: TokenStream, context: Any, keep: bool) -> tuple[npt.NDArray[np.float64], Any]:
+        contexts = context or [None] * len(self.parts)
+        found = [part.continue_document(stream, one, keep) for part, one in zip(self.parts, contexts, strict=True)]
+        return self._interpolate([logs for logs, _ in found]), [after for _, after in found] if keep else None
+
     def next_logprobs(self, history: Sequence[int]) -> npt.NDArray[np.float64]:
         return self._interpolate([part.next_logprobs(history) for part in self.parts])
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from typer import Argument, BadParameter, Option
 
@@ -19,43 +19,68 @@ from firth.cli.console import print_fields, show, to_json, verb
 @verb
 def score(
     model: options.Model,
-    file: options.Texts,
+    files: Annotated[list[Path], Argument(help="Text files with one text per line; - for standard input.")],
     out: Annotated[Path | None, Option("-o", "--out", help="Write the score of each line here as JSONL.")] = None,
+    context: Annotated[
+        str, Option("--context", help="line: each line by itself; document: after those since the last blank line.")
+    ] = "line",
     explain: Annotated[bool, Option("--explain", help="Explain the probability of each token.")] = False,
     whole_words: Annotated[bool, Option("--whole-words", help="Masked models: mask whole words.")] = False,
+    layout: Annotated[
+        str | None, Option("--layout", help="lines, prose, wrapped, auto; default: as in the training text.")
+    ] = None,
     encoding: options.Encoding = None,
+    threads: Annotated[int | None, Option("--threads", min=1, help="Number of threads; default: all cores.")] = None,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Print log-probability, bits per byte and perplexity of a file.
+    """Print log-probability, bits per byte and perplexity of files.
 
     Example: firth score uni test.txt -o scores.jsonl
     """
-    from firth.abilities import HasLayers, Score, ScoresBackwards
-    from firth.apply.score import directions, explain_text, line_row, score_file, summarise
+    from firth.abilities import HasLayers, Score
+    from firth.apply.score import (
+        CONTEXTS,
+        Context,
+        directions,
+        explain_text,
+        line_row,
+        open_texts,
+        score_lines,
+        summarise,
+    )
     from firth.artifact.models import load
-    from firth.files import new_file
+    from firth.cores import limit_threads
+    from firth.files import new_file, require_new_file
     from firth.progress import progress
+    from firth.text.corpus import LAYOUTS
 
+    _check_choice("--context", context, CONTEXTS)
+    _check_choice("--layout", layout or "auto", (*LAYOUTS, "auto"))
+    if explain and context == "document":
+        raise BadParameter("--explain is for lines by themselves: leave --context document out.")
+    if out is not None:
+        require_new_file(out, force, [*files, model])
     loaded: Any = load(model)
+    texts = open_texts(loaded, files, cast(Context, context), encoding=encoding, layout=layout)
+    several = len(texts.files) > 1
     total = Score()
     explained: list[dict[str, Any]] = []
-    texts: list[str] = []
     with ExitStack() as stack:
+        stack.enter_context(limit_threads(threads))
         rows = stack.enter_context(new_file(out)) if out else None
         # Networks have a progress bar of their own.
         advance = None if isinstance(loaded, HasLayers) else stack.enter_context(progress("scoring"))
-        for number, text, one in score_file(loaded, file, encoding, whole_words=whole_words):
+        for line, one in score_lines(loaded, texts, whole_words=whole_words):
             total += one
             if advance is not None:
                 advance(one.bytes)
-            if isinstance(loaded, ScoresBackwards):
-                texts.append(text)
-            if explain:
-                explained.append({"line": number, "sentences": explain_text(loaded, text)})
+            tokens = {"sentences": explain_text(loaded, line.text)} if explain else {}
             if rows:
-                row = line_row(number, one) | ({"sentences": explained.pop()["sentences"]} if explain else {})
-                rows.write(to_json(row).encode() + b"\n")
-    summary = summarise(total, loaded.score_kind) | directions(loaded, texts, total)
+                rows.write(to_json(line_row(line, one, several) | tokens).encode() + b"\n")
+            elif explain:
+                explained.append(({"file": line.file} if several else {}) | {"line": line.number} | tokens)
+        summary = summarise(total, loaded.score_kind, texts.context) | directions(loaded, texts, total)
     details = {"lines": explained} if explain and not out else {}
 
     def text_output() -> None:
@@ -64,6 +89,13 @@ def score(
         print_fields(summary)
 
     show(as_json, summary | details, text_output)
+
+
+def _check_choice(option: str, value: str, choices: Sequence[str]) -> None:
+    from firth.errors import near_miss
+
+    if value not in choices:
+        raise BadParameter(f"there is no {option} {value}: {near_miss(value, choices)}")
 
 
 def _print_explained(line: dict[str, Any]) -> None:
@@ -271,14 +303,18 @@ def embed(
     pooling: Annotated[str | None, Option("--pooling", help="Networks: mean, whole, max, first (CLS) or last.")] = None,
     unit: Annotated[bool, Option("--unit", help="Normalise vectors to unit length.")] = False,
     encoding: options.Encoding = None,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Write the vectors of the lines of a file as a NumPy array.
+    """Write the vectors of the lines of a file as a NumPy array, a row for each line, also a blank one.
 
     Example: firth embed sg texts.txt -o texts.npy
     """
     from firth.apply.embed import embed_file
     from firth.artifact.models import load
+    from firth.files import require_new_file
+
+    require_new_file(out, force, [file, model])
 
     arguments: dict[str, str | int] = {"pooling": pooling} if pooling is not None else {}
     if layer is not None:

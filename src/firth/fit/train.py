@@ -7,7 +7,7 @@ from functools import singledispatch
 from pathlib import Path
 from typing import Any
 
-from firth.abilities import Predicts, Scores, score_documents
+from firth.abilities import Predicts, Scores
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load, load_tokenizer
 from firth.counts.cache import CacheRecipe
@@ -23,6 +23,7 @@ from firth.fit.labels import accuracy, open_labelled
 from firth.fit.resolve import unset_fields
 from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, open_corpus
 from firth.fit.vectors import train_vectors
+from firth.lm.pieces import score_documents
 from firth.nets.recipe import NetRecipe
 from firth.progress import note
 from firth.recipes.families import Recipe
@@ -159,10 +160,13 @@ def _load_finished(folder: Path, recipe: Recipe, settings: Sequence[str], size: 
 
 
 def _validate(model: Any, corpus: Corpus) -> dict[str, float]:
-    """Metrics on held-out text: accuracy of classifiers, bits per byte and perplexity of causal models."""
+    """Metrics on held-out text: accuracy of classifiers, bits per byte and perplexity of causal models.
+
+    Context is carried within documents, as by `firth score --context document`.
+    """
     metrics = {}
     if isinstance(model, Scores) and model.score_kind == "causal":
-        score = score_documents(model, (document.sentences for document in corpus))
+        score = score_documents(model, corpus)
         metrics = {
             "valid_bits_per_byte": score.bits_per_byte,
             "valid_perplexity": score.perplexity,

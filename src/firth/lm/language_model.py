@@ -13,13 +13,18 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from firth.abilities import Score
+from firth.abilities import Score, TextPiece
 from firth.errors import RecipeError
+from firth.lm.pieces import document_sizes, piece_batches
 from firth.text.layout import Layout, sentences_of
-from firth.tokens.encoder import TextEncoder
+from firth.tokens.encoder import EncodedSentences, TextEncoder
 from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, UNK, Tokenizer
+from firth.tokens.word_counts import SentenceCounts
 
+Integers = npt.NDArray[np.int64]
+LogProbs = npt.NDArray[np.float64]
 _ONE_DOCUMENT = np.ones(1, dtype=np.bool_)
+_CONTEXT_TOKENS = 1 << 17  # of a document that are read again before its next piece; more than any cache holds
 _MAX_CACHED_WORDS = 100_000  # unknown words with a cached log-probability
 
 
@@ -44,6 +49,32 @@ class TokenStream(NamedTuple):
         return cls(np.array(ids, dtype=np.uint32), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), flags)
 
 
+def join_streams(one: TokenStream, two: TokenStream) -> TokenStream:
+    """Two streams as one; the first document of the second continues the last one of the first.
+
+    >>> join_streams(TokenStream.of([[5]]), TokenStream.of([[6], [7]])).starts_document.tolist()
+    [True, False, False]
+    """
+    starts_document = np.concatenate([one.starts_document, two.starts_document])
+    starts_document[one.starts_document.size :][:1] = False
+    bounds = np.concatenate([one.bounds, one.bounds[-1] + two.bounds[1:]])
+    return TokenStream(np.concatenate([one.ids, two.ids]), bounds, starts_document)
+
+
+def last_sentences(stream: TokenStream, tokens: int) -> TokenStream:
+    """The last sentences of the last document of a stream, with at least `tokens` tokens if it has them.
+
+    >>> last_sentences(TokenStream.of([[5, 6], [7], [8]]), 3).ids.tolist()
+    [7, 3, 8, 3]
+    """
+    documents = np.flatnonzero(stream.starts_document)
+    first = int(documents[-1]) if documents.size else 0
+    enough = int(np.searchsorted(stream.bounds, stream.ids.size - tokens, side="right")) - 1
+    begin = max(first, enough)
+    bounds = stream.bounds[begin:]
+    return TokenStream(stream.ids[bounds[0] :], bounds - bounds[0], stream.starts_document[begin:])
+
+
 class LanguageModel(ABC):
     """A language model over ids. A history is the list of ids before the one to predict; EOS ends each sentence."""
 
@@ -63,27 +94,57 @@ class LanguageModel(ABC):
         """The arrays that an artifact saves."""
 
     @abstractmethod
-    def token_logprobs(self, stream: TokenStream) -> npt.NDArray[np.float64]:
+    def token_logprobs(self, stream: TokenStream) -> LogProbs:
         """The log-probability (nats) of every id of the stream given its history."""
 
     @abstractmethod
     def next_logprobs(self, history: Sequence[int]) -> npt.NDArray[np.float64]:
         """The log-probability of every token after `history`: (vocabulary,); -inf for `<pad>`, `<s>` and `<mask>`."""
 
+    def continue_document(self, stream: TokenStream, context: Any, keep: bool) -> tuple[LogProbs, Any]:
+        """`token_logprobs` of a stream that continues a document, and with `keep` the context for the next stream.
+
+        `context` is that of the stream before; None starts a document. Here it is the last sentences of the document,
+        which are scored again; recurrent networks keep their state instead.
+        """
+        joined = stream if context is None else join_streams(context, stream)
+        logprobs = self.token_logprobs(joined)[joined.ids.size - stream.ids.size :]
+        return logprobs, last_sentences(joined, _CONTEXT_TOKENS) if keep and self.carries_context else None
+
     def score(self, texts: Sequence[str], *, as_document: bool = False) -> list[Score]:
-        """The score of each text: a document if context is carried, or with `as_document` a part of one."""
+        """The score of each text by itself, or with `as_document` of each as a part of one document."""
         split = [self._sentences(text) for text in texts]
-        sizes = [len(sentences) for sentences in split]
-        stream, words = self.stream(list(chain.from_iterable(split)), sizes, as_document)
-        firsts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        return self._score_batch(split, np.full(len(split), not as_document), None, False)[0]
+
+    def score_pieces(self, pieces: Iterable[TextPiece]) -> Iterator[Score]:
+        """The score of each piece; context is carried within a document, which may be larger than memory."""
+        context: Any = None
+        for batch, continues in piece_batches(pieces):
+            split = [piece.sentences for piece in batch]
+            starts = np.array([piece.starts_document for piece in batch])
+            scores, context = self._score_batch(split, starts, None if starts[0] else context, continues)
+            yield from scores
+
+    def _score_batch(
+        self, split: Sequence[Sequence[str]], starts: npt.NDArray[np.bool_], context: Any, keep: bool
+    ) -> tuple[list[Score], Any]:
+        """The scores of texts given as sentences, and with `keep` the context after them.
+
+        `starts` says which of them start a document; the first one continues that of `context`.
+        """
+        sizes = np.fromiter(map(len, split), dtype=np.int64, count=len(split))
+        firsts = np.concatenate([[0], np.cumsum(sizes)])
+        documents = document_sizes(sizes, starts)
+        stream, counts = self.stream(list(chain.from_iterable(split)), documents)
         bounds = stream.bounds[firsts]
-        logprobs = self.token_logprobs(stream)
+        keep = keep and bool(documents[-1] or not starts.any())  # there is no context in a new document without text
+        logprobs, context = self.continue_document(stream, context, keep)
         columns = zip(
             _segment_sums(logprobs, bounds).tolist(),
             np.diff(bounds).tolist(),
-            _segment_sums(words, firsts).tolist(),
-            sizes,
-            [len(text) if text.isascii() else len(text.encode()) for text in texts],
+            _segment_sums(counts.words, firsts).tolist(),
+            sizes.tolist(),
+            _segment_sums(counts.bytes, firsts).tolist(),
             strict=True,
         )
         scores = list(starmap(Score, columns))
@@ -97,7 +158,7 @@ class LanguageModel(ABC):
                 oov_logprob = float(logprobs[positions].sum()) * len(found) / positions.size
                 spelling = sum(map(self._unknown_word_score, found))
                 scores[index] = scores[index]._replace(oov=len(found), oov_logprob=oov_logprob, spelling=spelling)
-        return scores
+        return scores, context
 
     def _sentences(self, text: str) -> list[str]:
         if self.layout == "lines" and "\n" not in text:
@@ -107,7 +168,8 @@ class LanguageModel(ABC):
 
     def log_probabilities(self, sentences: Sequence[str]) -> npt.NDArray[np.float64]:
         """The log-probability (nats) of each sentence and its EOS, as in `score` but without word and byte counts."""
-        stream, _ = self.stream(sentences, [1] * len(sentences) if self.carries_context else ())
+        lengths = [1] * len(sentences) if self.carries_context else ()
+        stream = close_stream(self._encoder.encode(sentences), lengths)
         return _segment_sums(self.token_logprobs(stream), stream.bounds)
 
     def log_probability(self, sentence: str) -> float:
@@ -120,20 +182,11 @@ class LanguageModel(ABC):
         return float(self.token_logprobs(TokenStream(closed, np.array([0, closed.size]), _ONE_DOCUMENT)).sum())
 
     def stream(
-        self, sentences: Sequence[str], lengths: Sequence[int] = (), as_document: bool = False
-    ) -> tuple[TokenStream, npt.NDArray[np.int64]]:
-        """The ids of sentences and their numbers of words; `lengths` are the numbers of sentences of the texts."""
-        encoded = self._encoder.encode(sentences)
-        count = len(sentences)
-        bounds, words = np.zeros(count + 1, dtype=np.int64), np.zeros(count, dtype=np.int64)
-        ids = np.empty(encoded.ids.size + count, dtype=np.uint32)
-        close_sentences(encoded.ids, encoded.word_starts, encoded.lengths, FIRST_WORD, UNK, EOS, ids, bounds, words)
-        starts_document = np.zeros(count, dtype=np.bool_)
-        begins = np.cumsum([0, *lengths])[:-1]
-        starts_document[begins[begins < count]] = True
-        if as_document:
-            starts_document[1:] = False
-        return TokenStream(ids, bounds, starts_document), words
+        self, sentences: Sequence[str], lengths: Sequence[int] | Integers = ()
+    ) -> tuple[TokenStream, SentenceCounts]:
+        """The ids of sentences, and their words and bytes; `lengths` are the numbers of sentences of the documents."""
+        encoded, counts = self._encoder.encode_counted(sentences)
+        return close_stream(encoded, lengths), counts
 
     def next(self, history: str = "", top: int | None = 10) -> list[tuple[str, float]]:
         """The most probable next tokens after the text, with their probabilities; all with `top=None`."""
@@ -208,6 +261,18 @@ class LanguageModel(ABC):
         return frozenset(self.tokenizer.vocabulary)
 
 
+def close_stream(encoded: EncodedSentences, lengths: Sequence[int] | Integers = ()) -> TokenStream:
+    """The stream of encoded sentences; `lengths` are the numbers of sentences of the documents."""
+    count = encoded.lengths.size
+    bounds = np.zeros(count + 1, dtype=np.int64)
+    ids = np.empty(encoded.ids.size + count, dtype=np.uint32)
+    close_sentences(encoded.ids, encoded.lengths, FIRST_WORD, UNK, EOS, ids, bounds)
+    starts_document = np.zeros(count, dtype=np.bool_)
+    begins = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])[:-1]
+    starts_document[begins[begins < count]] = True
+    return TokenStream(ids, bounds, starts_document)
+
+
 def _segment_sums(values: npt.NDArray[Any], bounds: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     kind = np.float64 if values.dtype == np.float64 else np.int64
     sums = np.zeros(bounds.size - 1, dtype=kind)
@@ -253,16 +318,13 @@ def sampling_probabilities(
 
 
 @njit(cache=True, nogil=True)
-def close_sentences(
-    ids: Any, word_starts: Any, lengths: Any, first_word: Any, unk: Any, eos: Any, out: Any, bounds: Any, words: Any
-) -> Any:
-    """Copy the ids of sentences with EOS after each and count their words; special tokens in the text become UNK."""
+def close_sentences(ids: Any, lengths: Any, first_word: Any, unk: Any, eos: Any, out: Any, bounds: Any) -> Any:
+    """Copy the ids of sentences with EOS after each; special tokens in the text become UNK."""
     position, written = 0, 0
     for sentence in range(lengths.size):
         for _ in range(lengths[sentence]):
             token = ids[position]
             out[written] = token if token >= first_word else unk
-            words[sentence] += word_starts[position]
             position += 1
             written += 1
         out[written] = eos

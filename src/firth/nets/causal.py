@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from firth.abilities import Score, total
+from firth.abilities import Score, TextPiece
 from firth.decoding.generate import Sampling, generate
 from firth.lm.language_model import LanguageModel, TokenStream, current_sentence
 from firth.nets.batch import Batch
@@ -19,13 +19,13 @@ from firth.nets.encoders.encoder import Encoder
 from firth.nets.model import NetModel
 from firth.nets.network import KVCache
 from firth.nets.scoring import (
-    DocumentScores,
     Integers,
     LogProbs,
     ScoringText,
     ScoringWindow,
     TokenScores,
     causal_windows,
+    continue_stepwise,
     make_batch,
     max_length,
     note_long,
@@ -35,7 +35,6 @@ from firth.nets.scoring import (
 from firth.progress import progress
 from firth.tokens.tokenizer import EOS
 
-_SENTENCES = 20_000  # scored at once
 _WINDOW = 1024  # tokens that a network of short context reads at once
 
 
@@ -67,19 +66,22 @@ class CausalNet(NetModel, LanguageModel):
                 return score_stepwise(self.network.decode_step, self.network.output, text, advance)
             return score_in_windows(self._encode, self.network.output, text, self._windows(text.bounds), advance)
 
-    def score_documents(self, documents: Iterable[Sequence[str]]) -> Score:
-        """The total score of documents, each a sequence of sentences; many are scored in parallel."""
-        result = Score()
-        texts: list[str] = []
-        sizes: list[int] = []
-        for document in chain(documents, [None]):
-            if texts and (document is None or len(texts) + len(document) > _SENTENCES):
-                result += total(DocumentScores(self, self.token_logprobs, sizes).score(texts))
-                texts, sizes = [], []
-            if document:
-                texts += document
-                sizes.append(len(document))
-        return result
+    def continue_document(self, stream: TokenStream, context: Any, keep: bool) -> tuple[LogProbs, Any]:
+        """The context is the state after the document (recurrent networks), or the inputs of its last window."""
+        if not self.carries_context or (context is None and not keep) or not stream.ids.size:
+            return self.token_logprobs(stream), context if keep else None
+        text = self._text(stream)
+        with torch.inference_mode(), progress("scoring", text.targets.size, "tokens") as advance:
+            if self.has_unlimited_context:
+                network = self.network
+                logs, state = continue_stepwise(network.decode_step, network.output, text, context, keep, advance)
+                return logs, state
+            before = np.zeros(0, dtype=np.int64) if context is None else context
+            joined = text.after(before)
+            windows = [one for one in self._windows(joined.bounds) if one.last > before.size]
+            logs = score_in_windows(self._encode, self.network.output, joined, windows, advance)
+            start = self.window_start(int(joined.bounds[-1] - joined.bounds[-2]))
+            return logs[before.size :], joined.inputs[joined.bounds[-2] + start :] if keep else None
 
     def next_logprobs(self, history: Sequence[int]) -> LogProbs:
         ids = torch.tensor([self.input_ids(history)])
@@ -197,6 +199,10 @@ class BidirectionalNet(CausalNet):
         The `</s>` before the text is predicted from all of it, so there are as many predictions as forwards.
         """
         return self._backward_scores.score(texts, as_document=as_document)
+
+    def score_pieces_backwards(self, pieces: Iterable[TextPiece]) -> Iterator[Score]:
+        """The same for pieces of documents; one that is scored in several batches has no context after each."""
+        return self._backward_scores.score_pieces(pieces)
 
     def token_logprobs_backwards(self, stream: TokenStream) -> LogProbs:
         """The log-probability of every id of the stream given those after it.

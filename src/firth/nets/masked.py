@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from firth.abilities import Filling, Score
+from firth.abilities import Filling, Score, TextPiece
 from firth.errors import AbilityError
 from firth.lm.language_model import TokenStream
 from firth.nets.model import NetModel
-from firth.nets.outputs.output import NEVER_PREDICTED
 from firth.nets.scoring import (
     Integers,
     LogProbs,
@@ -32,6 +30,7 @@ from firth.nets.scoring import (
 )
 from firth.progress import progress
 from firth.tokens.tokenizer import EOS, FIRST_WORD, MASK, UNK
+from firth.tokens.word_counts import SentenceCounts
 
 Prediction = tuple[int, float]
 """A token id and its probability."""
@@ -51,8 +50,11 @@ class MaskedNet(NetModel):
         `whole_words` the tokens after it in the same word are masked, too, which would make a rare word of several
         tokens too easy to predict (Kauf and Ivanova 2023).
         """
-        scorer = self._word_scores if whole_words else self._token_scores
-        return [one._replace(tokens=one.tokens - one.sentences, silent=one.sentences) for one in scorer.score(texts)]
+        return [_without_ends(one) for one in self._scorer(whole_words).score(texts)]
+
+    def score_pieces(self, pieces: Iterable[TextPiece], *, whole_words: bool = False) -> Iterator[Score]:
+        """The same for each piece; every sentence is scored by itself."""
+        return map(_without_ends, self._scorer(whole_words).score_pieces(pieces))
 
     def fill(self, text: str, top: int = 5) -> list[list[Filling]]:
         """For each `[MASK]` or `<mask>` of a text the most probable tokens with their probabilities, best first.
@@ -92,7 +94,7 @@ class MaskedNet(NetModel):
     ) -> list[list[list[Prediction]]]:
         """The most probable ids at some positions of texts of ids, with their probabilities.
 
-        Tokens that are never predicted are left out. In a text that is too long a position has the context that fits
+        Special tokens are left out. In a text that is too long a position has the context that fits
         around it.
         """
         rows = [row for number, ids in enumerate(texts) for row in self._rows_around(number, ids, positions[number])]
@@ -125,9 +127,9 @@ class MaskedNet(NetModel):
     def _best(self, states: Tensor, top: int) -> list[list[Prediction]]:
         found: list[list[Prediction]] = []
         for some in torch.split(states, logits_chunk(len(self.words))):
-            probabilities = self.network.output.logits(some).softmax(-1)
-            probabilities[:, list(NEVER_PREDICTED)] = -1
-            best, ids = probabilities.topk(min(top, probabilities.shape[1] - len(NEVER_PREDICTED)))
+            words = self.network.output.logits(some).softmax(-1)[:, FIRST_WORD:]
+            best, ids = words.topk(min(top, words.shape[1]))
+            ids += FIRST_WORD
             found += [list(zip(*row, strict=True)) for row in zip(ids.tolist(), best.tolist(), strict=True)]
         return found
 
@@ -139,6 +141,9 @@ class MaskedNet(NetModel):
         """Maximal tokens of text in a sequence."""
         most = max_length(self.recipe)
         return length if most is None else most - 2
+
+    def _scorer(self, whole_words: bool) -> TokenScores:
+        return self._word_scores if whole_words else self._token_scores
 
     @cached_property
     def _token_scores(self) -> TokenScores:
@@ -210,11 +215,16 @@ class _WordScores(TokenScores):
     """Adds word numbers to the streams that it scores."""
 
     def stream(
-        self, sentences: Sequence[str], lengths: Sequence[int] = (), as_document: bool = False
-    ) -> tuple[TokenStream, npt.NDArray[np.int64]]:
-        stream, words = super().stream(sentences, lengths, as_document)
+        self, sentences: Sequence[str], lengths: Sequence[int] | Integers = ()
+    ) -> tuple[TokenStream, SentenceCounts]:
+        stream, counts = super().stream(sentences, lengths)
         with_words = _WordStream(*stream)
         starts = np.ones(stream.ids.size, dtype=np.bool_)
         starts[stream.ids != EOS] = self._encoder.encode(sentences).word_starts
         with_words.words = np.cumsum(starts)
-        return with_words, words
+        return with_words, counts
+
+
+def _without_ends(score: Score) -> Score:
+    """A score in which the ends of sentences are no tokens, since masked models do not predict them."""
+    return score._replace(tokens=score.tokens - score.sentences, silent=score.sentences)

@@ -137,6 +137,18 @@ class ScoringText(NamedTuple):
     """Text t is from `bounds[t]` to `bounds[t + 1]`."""
     vocabulary: int
 
+    def after(self, inputs: Integers) -> ScoringText:
+        """The texts with `inputs` before the first one, as a part of it."""
+        joined = np.concatenate([inputs, self.inputs])
+        bounds = np.append(0, self.bounds[1:] + inputs.size)
+        return self._replace(inputs=joined, targets=np.append(joined[1:], self.targets[-1]), bounds=bounds)
+
+    def part(self, first: int, last: int) -> ScoringText:
+        """Some of the texts."""
+        bounds = self.bounds[first : last + 1]
+        inputs, targets = (ids[bounds[0] : bounds[-1]] for ids in (self.inputs, self.targets))
+        return self._replace(inputs=inputs, targets=targets, bounds=bounds - bounds[0])
+
 
 def score_in_windows(
     encode: Encode,
@@ -146,7 +158,7 @@ def score_in_windows(
     advance: Advance,
     equal: bool = False,
 ) -> LogProbs:
-    """The log-probability of every target, by windows over the concatenated texts.
+    """The log-probability of every target of the windows over the concatenated texts.
 
     Padding is at the end, where causal states do not depend on it; with `equal` there is none.
     """
@@ -185,6 +197,45 @@ def score_stepwise(decode_step: DecodeStep, output: OutputLayer, text: ScoringTe
     return logprobs
 
 
+def continue_stepwise(
+    decode_step: DecodeStep,
+    output: OutputLayer,
+    text: ScoringText,
+    cache: KVCache | None,
+    keep: bool,
+    advance: Advance,
+) -> tuple[LogProbs, KVCache | None]:
+    """`score_stepwise` with the first text after a state, and with `keep` the state after the last text.
+
+    These two texts are read one after the other, those between them in parallel.
+    """
+    first, last = int(cache is not None), text.bounds.size - 1 - int(keep)
+    found = []
+    if first:
+        logs, cache = _score_one(decode_step, output, text.part(0, 1), cache, advance)
+        found.append(logs)
+    if first < last:
+        found.append(score_stepwise(decode_step, output, text.part(first, last), advance))
+    if keep and last >= first:
+        logs, cache = _score_one(decode_step, output, text.part(last, last + 1), None, advance)
+        found.append(logs)
+    return np.concatenate(found), cache if keep else None
+
+
+def _score_one(
+    decode_step: DecodeStep, output: OutputLayer, text: ScoringText, cache: KVCache | None, advance: Advance
+) -> tuple[LogProbs, KVCache | None]:
+    """The log-probability of every target of one text after a state, and the state after it."""
+    logprobs = np.empty(text.targets.size)
+    for begin in range(0, text.targets.size, BATCH_TOKENS):
+        end = begin + BATCH_TOKENS
+        inputs, targets = (torch.from_numpy(ids[begin:end]) for ids in (text.inputs, text.targets))
+        states, cache = decode_step(inputs[None], cache)
+        logprobs[begin:end] = target_logprobs(output, states[0], targets, text.vocabulary)
+        advance(targets.numel())
+    return logprobs, cache
+
+
 class TokenScores(LanguageModel):
     """Scores texts by a function of token streams, for models that are not causal."""
 
@@ -200,16 +251,3 @@ class TokenScores(LanguageModel):
 
     def next_logprobs(self, history: Sequence[int]) -> LogProbs:
         raise AbilityError("these are scores of whole texts: use a causal model, such as gpt or lstm, for next tokens.")
-
-
-class DocumentScores(TokenScores):
-    """Scores sentences of several documents of given sizes; context is not carried from one to another."""
-
-    def __init__(self, model: Any, token_logprobs: Callable[[TokenStream], LogProbs], sizes: Sequence[int]) -> None:
-        super().__init__(model, token_logprobs)
-        self._begins = np.cumsum([0, *sizes])[:-1]
-
-    def stream(
-        self, sentences: Sequence[str], lengths: Sequence[int] = (), as_document: bool = False
-    ) -> tuple[TokenStream, npt.NDArray[np.int64]]:
-        return super().stream(sentences, np.add.reduceat(lengths, self._begins).tolist())

@@ -8,12 +8,12 @@ import math
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firth.abilities import Generates, HasDenseVectors, Scores, score_documents
+from firth.abilities import Generates, HasDenseVectors, Scores
 from firth.apply.score import summarise
 from firth.apply.similar import nearest_occurrences
 from firth.artifact.folder import artifact_info
@@ -24,6 +24,7 @@ from firth.errors import AbilityError
 from firth.files import new_folder, write_file
 from firth.fit.finetune import finetune
 from firth.fit.train import train
+from firth.lm.pieces import score_documents
 from firth.recipes.table import find_entry, find_recipe
 from firth.recipes.values import difference, recipe_from_json
 from firth.report.map import word_map
@@ -32,6 +33,7 @@ from firth.tasks.builtin import PARTS, builtin_examples
 from firth.tasks.examples import TextExample, texts_of
 from firth.text.check import check_corpus
 from firth.text.corpus import Corpus, read_corpus
+from firth.text.layout import Document
 from firth.tokens.tokenizer import FIRST_WORD
 
 TITLE = "Firth demo"
@@ -260,7 +262,7 @@ class _Demo:
         rows = []
         for line in ORACLE_MODELS:
             model, _ = self._train(line, parts[0], f"oracle-{line.name}")
-            bits = score_documents(model, (document.sentences for document in parts[2])).bits_per_byte
+            bits = score_documents(model, parts[2]).bits_per_byte
             rows.append({"name": line.name, "family": find_entry(line.recipe).family, "bits_per_byte": bits})
             self.log(f"{ORACLE}: {line.name} {bits:.4f} bits per byte, entropy {entropy:.4f}")
         return {"corpus": ORACLE, "entropy_per_byte": entropy, "runs": rows}
@@ -299,14 +301,14 @@ class _Demo:
         }
 
 
-def _documents_to_score(corpus: Corpus, model: Scores) -> Iterator[Sequence[str]]:
+def _documents_to_score(corpus: Corpus, model: Scores) -> Iterator[Document]:
     """All documents, or only the first ones for models that score by masking each token in turn."""
     left = _PSEUDO if model.score_kind == "pseudo" else math.inf
     for document in corpus:
         if left <= 0:
             return
         left -= len(document.sentences)
-        yield document.sentences
+        yield document
 
 
 def _has_vector(model: HasDenseVectors, word: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +35,8 @@ class Segmenter:
     """For text whose words are separated by spaces; subclasses insert word breaks in other text."""
 
     name = "space"
+    is_default = False
+    """Whether it segments like `make_segmenter()`."""
 
     def mark(self, text: str) -> str:
         """`text` with `WORD_BREAK` between words without a space."""
@@ -49,6 +52,7 @@ class JiebaSegmenter(Segmenter):
 
     def __init__(self, name: str = "rjieba", dictionary: Path | None = None) -> None:
         self.name = name
+        self.is_default = name == "rjieba" and dictionary is None
         self._cut = _rjieba_cutter(dictionary) if name == "rjieba" else _jieba_cutter(dictionary)
 
     def mark(self, text: str) -> str:
@@ -88,6 +92,17 @@ def split_words(marked: str) -> list[str]:
     ['Mr', '.', "O'Neil", 'paid', '$', '3.50', ',', 'twice', '.']
     """
     return word_regex().findall(marked)
+
+
+def count_words(texts: Sequence[str], segmenter: Segmenter | None = None) -> list[int]:
+    """The number of words of each text, none of which may contain a newline; Chinese is segmented by default.
+
+    >>> count_words(["Mr. O'Neil paid $3.50, twice.", "我们喜欢自然语言"])
+    [9, 3]
+    """
+    marked = (segmenter or make_segmenter()).mark("\n".join(texts)).split("\n") if texts else []
+    count = word_regex().findall
+    return [1 if text.isalnum() else len(count(text)) for text in marked]
 
 
 @cache

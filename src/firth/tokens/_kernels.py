@@ -212,6 +212,19 @@ def count_tokens(chunks: Any, bounds: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
+def sum_by_line(chunks: Any, values: Any, out: Any) -> Any:
+    """Write the sum of the values of the chunks of each line."""
+    line, total = 0, 0
+    for chunk in chunks:
+        if chunk < 0:
+            out[line] = total
+            line += 1
+            total = 0
+        else:
+            total += values[chunk]
+
+
+@njit(cache=True, nogil=True)
 def emit(chunks: Any, bounds: Any, ids: Any, starts: Any, out_ids: Any, out_starts: Any, lengths: Any) -> Any:
     """Write the concatenated tokens of all chunks, and the number of tokens of each line."""
     written, line, begin = 0, 0, 0

@@ -24,6 +24,7 @@ from firth.tokens import _kernels
 from firth.tokens.lines import HAS_DOUBLE_SPACE, MAY_HOLD_HAN, Bytes, Lines, as_array, lines_of
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import UNK, Tokenizer, WordSplitter, find_word_starts, flag_word_starts
+from firth.tokens.word_counts import SentenceCounts, WordCounter
 
 _CAPACITY = 1 << 14  # initial number of entries
 _CHUNK_BYTES = 12  # initial bytes per entry
@@ -117,18 +118,24 @@ class Chunker:
         self.flags_double_space = recipe.model == "byte-bpe"  # lines must flag consecutive white-space characters
         self._special = re.compile(_specials_pattern(recipe).encode()) if self.unsplittable else None
         self._segmenter = segmenter if recipe.separable and segmenter.name != "space" else None
+        self.segments = self._segmenter is not None
 
     def split(self, lines: Lines) -> npt.NDArray[np.int32]:
         """The chunk numbers of all lines, and -1 at each newline."""
-        text, whole = lines.text, lines.flags & HAS_DOUBLE_SPACE > 0
-        if self._special is not None:
-            for match in self._special.finditer(text.data):
-                whole[np.searchsorted(lines.bounds, match.start(), side="right") - 1] = True
+        text, whole = lines.text, self.whole_lines(lines)
         if self._segmenter is not None:
             chinese = np.flatnonzero((lines.flags & MAY_HOLD_HAN > 0) & ~whole)
             if chinese.size:
                 text = _segment_lines(lines, chinese, self._segmenter)
         return self.table.look_up(text, whole)
+
+    def whole_lines(self, lines: Lines) -> npt.NDArray[np.bool_]:
+        """Whether each line is one chunk."""
+        whole = lines.flags & HAS_DOUBLE_SPACE > 0
+        if self._special is not None:
+            for match in self._special.finditer(lines.text.data):
+                whole[np.searchsorted(lines.bounds, match.start(), side="right") - 1] = True
+        return whole
 
 
 def _segment_lines(lines: Lines, chosen: npt.NDArray[np.intp], segmenter: Segmenter) -> npt.NDArray[np.uint8]:
@@ -230,9 +237,21 @@ class TextEncoder:
         return self.encode_lines(lines_of(sentences, self.chunker.flags_double_space))
 
     def encode_lines(self, lines: Lines) -> EncodedSentences:
+        return self._tokens_of_chunks(self._chunks(lines), lines)
+
+    def encode_counted(self, sentences: Sequence[str]) -> tuple[EncodedSentences, SentenceCounts]:
+        """The tokens of sentences, as by `encode`, and the words and bytes of each."""
+        lines = lines_of(sentences, self.chunker.flags_double_space)
+        chunks = self._chunks(lines)
+        counts = SentenceCounts(self._words.count(lines, chunks), np.diff(lines.bounds) - 1)
+        return self._tokens_of_chunks(chunks, lines), counts
+
+    def _chunks(self, lines: Lines) -> npt.NDArray[np.int32]:
         if self.chunker.table.size > _MAX_CHUNK_BYTES:
             self._clear()
-        chunks = self.chunker.split(lines)
+        return self.chunker.split(lines)
+
+    def _tokens_of_chunks(self, chunks: npt.NDArray[np.int32], lines: Lines) -> EncodedSentences:
         if len(self.chunker.table) >= self._tokens.bounds.size:
             texts = self.chunker.table.texts(self._tokens.bounds.size - 1)
             self._tokens = self._tokens.append(*self.encode_chunks(texts))
@@ -272,6 +291,7 @@ class TextEncoder:
 
     def _clear(self) -> None:
         self.chunker = Chunker(self.tokenizer.recipe, self.tokenizer.segmenter)
+        self._words = WordCounter(self.chunker, self.tokenizer.segmenter)
         self._tokens = NO_TOKENS
         self._clear_words()
 
