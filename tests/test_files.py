@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from firth.errors import OutputError
-from firth.files import cache_folder, digest_bytes, digest_file, new_file, new_folder, write_file, writing
+from firth.files import (
+    cache_folder,
+    digest_bytes,
+    digest_file,
+    new_file,
+    new_folder,
+    require_new_file,
+    write_file,
+    writing,
+)
 
 
 def test_a_folder_appears_when_the_block_ends(tmp_path: Path) -> None:
@@ -42,6 +51,26 @@ def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="already holds"), new_folder(tmp_path / "late"):
         (tmp_path / "late" / "theirs").write_text("y")  # someone else was faster
     assert (tmp_path / "late" / "theirs").read_text() == "y"
+
+
+def test_a_file_is_replaced_by_force_alone_and_an_input_never(tmp_path: Path) -> None:
+    source, other = tmp_path / "in.txt", tmp_path / "out.txt"
+    require_new_file(other, False, [source])  # neither exists
+    source.write_text("text")
+    other.write_text("old")
+    (tmp_path / "link").symlink_to(source)
+    (tmp_path / "broken").symlink_to(tmp_path / "missing")
+    require_new_file(tmp_path / "new", False, [source])
+    require_new_file(other, True, [source, "-", "builtin:pydoc", "no such file"])
+    for taken in (other, tmp_path / "broken"):
+        with pytest.raises(OutputError, match=r"exists already.*--force"):
+            require_new_file(taken, False, [source])
+    for path, inputs in ((source, [source]), (tmp_path / "link", [source]), (other, [str(tmp_path)])):
+        with pytest.raises(OutputError, match="is read by this command"):
+            require_new_file(path, True, inputs)
+    for path, kind in ((tmp_path, "a folder"), (Path(os.devnull), "no regular file")):
+        with pytest.raises(OutputError, match=f"is {kind}"):
+            require_new_file(path, True)
 
 
 def test_drafts_of_dead_writers_are_removed(tmp_path: Path) -> None:

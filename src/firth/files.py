@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -124,6 +124,25 @@ def require_free(target: Path) -> None:
         raise OutputError(f"{target} is a file: choose another folder with -o.")
     if target.is_dir() and any(target.iterdir()):
         raise OutputError(f"{target} already holds something: choose another folder with -o, or empty it.")
+
+
+def require_new_file(path: Path, force: bool = False, inputs: Iterable[str | Path] = ()) -> None:
+    """Raise `OutputError` if `path` exists, unless it may be replaced by `force`; it is never one of the `inputs`.
+
+    An input may be a file or a folder, all files of which are inputs; others, such as `-`, are ignored.
+    """
+    with writing(path):
+        if not os.path.lexists(path):
+            return
+        for given in map(Path, inputs):
+            is_inside = given.is_dir() and path.resolve().is_relative_to(given.resolve())
+            if is_inside or (given.exists() and path.exists() and path.samefile(given)):
+                raise OutputError(f"{path} is read by this command: write to another file.")
+        if path.exists() and not path.is_file():
+            kind = "a folder" if path.is_dir() else "no regular file"
+            raise OutputError(f"{path} is {kind}: write to another file.")
+        if not force:
+            raise OutputError(f"{path} exists already: write to another file, or replace it with --force.")
 
 
 def write_file(target: Path, data: bytes) -> None:
