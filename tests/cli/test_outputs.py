@@ -129,7 +129,14 @@ def test_info_is_ten_lines_and_everything_on_request(folder: Path) -> None:
         every = firth("info", folder / name, "--all").out
         assert len(every.splitlines()) > 30
     shown = firth("info", folder / "mkn3").out
-    for fact in ("mkn3 (counts)", "10 words", "layout lines", "words, none tokens", "--all"):
+    for fact in (
+        "mkn3 (counts)",
+        "10 words",
+        "layout lines",
+        "tokenizer  words\n",
+        "mkn3 with tokenizer.split=space",
+        "--all",
+    ):
         assert fact in shown
 
 

@@ -16,11 +16,11 @@ _LIBRARIES = ("firth", "python", "torch", "numba", "tokenizers")
 
 def summarise_artifact(facts: Mapping[str, Any]) -> dict[str, str]:
     """The main facts of a manifest by name, a line for each of ten."""
-    budget, tokenizer = facts["budget"], _tokenizer_of(facts["recipe"])
+    budget = facts["budget"]
     rows: dict[str, Iterable[str] | str] = {
         "model": f"{facts['name']} ({facts['kind']}), {format_bytes(facts['bytes'])} in {facts['folder']}",
         "recipe": _describe_recipe(facts["name"], facts["recipe"]),
-        "tokenizer": f"{tokenizer.get('model')}, {format_value(tokenizer.get('vocab_size'))} tokens at most",
+        "tokenizer": _describe_tokenizer(_tokenizer_of(facts["recipe"])),
         "text": _describe_text(facts["corpus"]),
         "budget": f"{budget['asked'] or 'none'} asked, spent: {', '.join(_amounts(budget['spent']))}",
         "seed": format_value(facts["seed"]),
@@ -67,7 +67,10 @@ def _describe_recipe(name: str, recipe: dict[str, Any]) -> list[str]:
         changed = differing_fields(recipe_to_json(find_recipe(name)), recipe)
     except RecipeError:
         return [f"{field}={format_value(value)}" for field, value in flatten(recipe).items()]
-    return [f"{field}={format_value(value)}" for field, (_, value) in changed.items()] or ["as firth recipes lists it"]
+    if not changed:
+        return [f"{name}, as firth recipes lists it"]
+    first, *others = (f"{field}={format_value(value)}" for field, (_, value) in changed.items())
+    return [f"{name} with {first}", *others]
 
 
 def _tokenizer_of(recipe: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -76,6 +79,11 @@ def _tokenizer_of(recipe: Mapping[str, Any]) -> Mapping[str, Any]:
         if isinstance(part, dict) and isinstance(part.get("tokenizer"), dict):
             return dict(part["tokenizer"])
     return recipe if recipe.get("type") == "tokenizer" else {}
+
+
+def _describe_tokenizer(tokenizer: Mapping[str, Any]) -> list[str]:
+    size = tokenizer.get("vocab_size")
+    return [format_value(tokenizer.get("model")), *([] if size is None else [f"{format_value(size)} tokens at most"])]
 
 
 def _describe_text(corpus: Mapping[str, Any]) -> list[str]:
@@ -87,7 +95,11 @@ def _describe_text(corpus: Mapping[str, Any]) -> list[str]:
 
 
 def _amounts(spent: Mapping[str, Any]) -> list[str]:
-    return [f"{format_value(value)} {name}" for name, value in spent.items()]
+    """The resources spent; large numbers, of FLOPs, as powers of ten."""
+    is_large = {name: isinstance(value, int | float) and value >= 1e9 for name, value in spent.items()}
+    return [
+        f"{format(value, '.3g') if is_large[name] else format_value(value)} {name}" for name, value in spent.items()
+    ]
 
 
 def _scalars(metrics: dict[str, Any]) -> list[str]:
