@@ -44,11 +44,11 @@ def firth(*arguments: object, stdin: bytes | None = None) -> Outcome:
 
 
 def assert_refused(outcome: Outcome, *parts: object, code: int = 1) -> None:
-    """Standard output is empty, and standard error is one sentence with all these parts (after usage for code 2)."""
+    """Standard output is empty, and standard error is one sentence (or the usage) with all these parts."""
     assert outcome.code == code, outcome.out + outcome.err
     assert outcome.out == ""
     assert "Traceback" not in outcome.err
-    if code == 1:
+    if code == 1 or not outcome.err.startswith("Usage"):
         assert outcome.err.startswith("firth: ")
         assert outcome.err.endswith((".\n", "?\n"))
         assert outcome.err.count("\n") == 1, "more than one sentence"

@@ -73,19 +73,36 @@ def test_a_file_is_replaced_by_force_alone_and_an_input_never(tmp_path: Path) ->
             require_new_file(path, True)
 
 
-def test_drafts_of_dead_writers_are_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_drafts_of_dead_writers_are_removed(kind: str, tmp_path: Path) -> None:
+    """Whether files or folders are left, and whether the next writer writes a file or a folder."""
     dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     machine, process = os.uname().nodename.replace(".", "-"), int(dead.stdout)
-    abandoned = tmp_path / f".firth-{machine}-{process}.abc.tmp"
+    abandoned = [tmp_path / f".firth-{machine}-{process}.{name}.tmp" for name in ("file", "folder", "link")]
     alive = tmp_path / f".firth-{machine}-{os.getpid()}.abc.tmp"
     elsewhere = tmp_path / f".firth-another-machine-{process}.abc.tmp"
-    for folder in (abandoned, alive, elsewhere):
+    abandoned[0].write_bytes(b"half")
+    abandoned[2].symlink_to(alive)
+    for folder in (abandoned[1], alive, elsewhere):
         folder.mkdir()
-    with new_folder(tmp_path / "target"):
-        pass
-    assert not abandoned.exists()
-    assert alive.exists()
-    assert elsewhere.exists()
+    if kind == "folder":
+        with new_folder(tmp_path / "target"):
+            pass
+    else:
+        write_file(tmp_path / "target", b"whole")
+    assert sorted(tmp_path.iterdir()) == sorted([alive, elsewhere, tmp_path / "target"])
+
+
+def test_a_killed_writer_of_a_file_leaves_nothing_for_ever(tmp_path: Path) -> None:
+    """A process that is killed inside `new_file`, and the next one that writes in the same folder."""
+    script = "import os, sys; from pathlib import Path; from firth.files import new_file\n"
+    script += "with new_file(Path(sys.argv[1])) as file: file.write(b'half'); file.flush(); os.kill(os.getpid(), 9)"
+    killed = subprocess.run([sys.executable, "-c", script, tmp_path / "scores.jsonl"], check=False)
+    assert killed.returncode == -9
+    (draft,) = tmp_path.iterdir()
+    assert draft.read_bytes() == b"half"
+    write_file(tmp_path / "other.jsonl", b"whole")
+    assert os.listdir(tmp_path) == ["other.jsonl"]
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ FirthError                 exit code 1; the message is one sentence that names t
 ├── TokenizerError         a tokenizer cannot be trained, loaded or extended
 ├── StoreError             a token store is damaged
 ├── WorkerError            a worker process died or failed
-├── RecipeError            an unknown recipe or field, a value of the wrong type, an invalid combination
-├── BudgetError            a budget that cannot be read or is too small
+├── RecipeError            an invalid combination of fields, or one that does not fit the data
+│   └── ArgumentError      exit code 2; an unknown name or field, or a value of the wrong type
+├── BudgetError            exit code 2; a budget that cannot be read, or that the model cannot have
 ├── TrainingError          training diverged: infinite losses or parameters
 ├── ArtifactError          a folder is not a complete artifact
 ├── AbilityError           the model lacks the ability
@@ -45,11 +46,15 @@ class WorkerError(FirthError):
 
 
 class RecipeError(FirthError):
-    """An unknown recipe or field, a value of the wrong type, or an invalid combination."""
+    """An invalid combination of fields, or one that does not fit the data."""
+
+
+class ArgumentError(RecipeError):
+    """An unknown name or field, or a value of the wrong type: wrong whatever the data."""
 
 
 class BudgetError(FirthError):
-    """A budget cannot be read or is too small."""
+    """A budget cannot be read, or the model cannot have it."""
 
 
 class TrainingError(FirthError):

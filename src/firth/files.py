@@ -9,11 +9,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from firth.errors import OutputError
+
+_DRAFT_SUFFIX = ".tmp"  # of files and folders that are being written
 
 
 def digest_bytes(data: bytes | memoryview) -> str:
@@ -78,22 +80,32 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def draft_folder(parent: Path) -> Iterator[Path]:
-    """A new hidden folder in `parent`, to be filled and renamed, or else removed.
-
-    Drafts of killed processes of this machine are removed, too.
-    """
-    parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".firth-{_machine()}-"
-    for old in parent.glob(f"{glob.escape(prefix)}*.tmp"):
-        writer = old.name.removeprefix(prefix).partition(".")[0]
-        if writer.isdecimal() and not _is_alive(int(writer)):
-            shutil.rmtree(old, ignore_errors=True)
-    draft = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}.", suffix=".tmp", dir=parent))
+    """A new hidden folder in `parent`, to be filled and renamed, or else removed."""
+    prefix = _prepare_drafts(parent)
+    draft = Path(tempfile.mkdtemp(prefix=prefix, suffix=_DRAFT_SUFFIX, dir=parent))
     draft.chmod(0o777 & ~_umask())
     try:
         yield draft
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _prepare_drafts(parent: Path) -> str:
+    """Make the folder `parent`, and return how the names of drafts in it begin.
+
+    The drafts of killed processes of this machine, files and folders, are removed.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    prefix = f".firth-{_machine()}-"
+    for old in parent.glob(f"{glob.escape(prefix)}*{_DRAFT_SUFFIX}"):
+        writer = old.name.removeprefix(prefix).partition(".")[0]
+        if writer.isdecimal() and not _is_alive(int(writer)):
+            if old.is_dir() and not old.is_symlink():
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                with suppress(OSError):  # of another user, or removed by another process
+                    old.unlink()
+    return f"{prefix}{os.getpid()}."
 
 
 def sync_all(folder: Path) -> None:
@@ -111,7 +123,7 @@ def _machine() -> str:
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         pass
@@ -155,8 +167,8 @@ def write_file(target: Path, data: bytes) -> None:
 def new_file(target: Path) -> Iterator[BinaryIO]:
     """A file to write that replaces `target` when the block succeeds, or is removed."""
     with writing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+        prefix = _prepare_drafts(target.parent)
+        handle, name = tempfile.mkstemp(prefix=prefix, suffix=_DRAFT_SUFFIX, dir=target.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 yield file

@@ -1,7 +1,11 @@
-"""Progress bars on standard error, only on a terminal and for work that takes over two seconds; deferred interrupts."""
+"""Progress bars, notes and safe text on a terminal; deferred interrupts.
+
+Bars appear on standard error, only on a terminal and for work that takes over two seconds.
+"""
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
@@ -11,6 +15,11 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 _DELAY = 2.0  # seconds before a bar appears
+_MAX_MESSAGE = 1000  # characters
+# Half a surrogate pair, from a file name that is not UTF-8, cannot be printed at all.
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+_noted: set[str] | None = None  # the notes of this command, each of which is printed once
 
 
 class Advance(Protocol):
@@ -107,4 +116,40 @@ def _short(number: float) -> str:
 
 def note(message: str) -> None:
     """Print a message to the user on standard error."""
-    print(message, file=sys.stderr, flush=True)
+    if _noted is not None:
+        if message in _noted:
+            return
+        _noted.add(message)
+    print(printable(message), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def notes_once() -> Iterator[None]:
+    """Inside the block, the same note is printed once only."""
+    global _noted
+    before, _noted = _noted, set()
+    try:
+        yield
+    finally:
+        _noted = before
+
+
+def escape_controls(text: str) -> str:
+    r"""The text with control characters other than newlines and tabs escaped, so that a terminal does not obey them.
+
+    >>> escape_controls("bert\x1b[2J\tof 2018")
+    'bert\\x1b[2J\tof 2018'
+    """
+    return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def printable(message: str) -> str:
+    """A message with control characters escaped; of a long one, the middle is left out.
+
+    >>> len(printable("there is no recipe " + "x" * 100_000 + ": choose another one.")) < 1100
+    True
+    """
+    if len(message) > _MAX_MESSAGE:
+        half = _MAX_MESSAGE // 2
+        message = f"{message[:half]} ... {message[-half:]}"
+    return escape_controls(message)

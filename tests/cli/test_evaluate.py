@@ -83,6 +83,6 @@ def test_models_and_files_that_cannot_be_evaluated(model: Path, tmp_path: Path) 
         assert "vectors" in outcome.err
     assert "did you mean 'words'?" in firth("evaluate", model, "wrods", pairs).err
     assert "four words" in firth("evaluate", model, "analogies", pairs).err
-    assert "choose add or mul" in firth("evaluate", model, "analogies", pairs, "--method", "div").err
+    assert "choose from add, mul" in firth("evaluate", model, "analogies", pairs, "--method", "div").err
     assert firth("evaluate", model, "words", tmp_path / "nowhere").code == 1
     assert firth("evaluate", model, "words").code == 2

@@ -65,7 +65,7 @@ BAD: list[tuple[str, str, str | bytes, str, str, str]] = [
     ("classify", "no.tsv", "text_a\tx\nw1\tw2\n", "none that holds the label", "", "none that holds the label"),
     ("classify", "j.jsonl", JSONL + '{"label": 3, "te\n', *["j.jsonl, line 3 is not JSON"] * 3),
     ("classify", "fields.tsv", CLASSIFY + "pos\tw1\tw2\n", *["fields.tsv, line 10: there are 3 fields"] * 3),
-    ("classify", "quotes.tsv", '"label"\t"text_a"\n"pos"\t"w1"\n', *["names its columns as CSV does"] * 3),
+    ("classify", "quotes.csv", '"label","text_a"\n"pos","w1\n', *["quotes.csv, line 2 is not CSV"] * 3),
     ("classify", "empty.tsv", "", *["texts in {path}: give TSV"] * 3),
     ("classify", "blank.tsv", "\n\n \n", "texts in {path}: give TSV", "", "texts in {path}: give TSV"),
     ("classify", "binary.tsv", BINARY, *["{path} looks like a binary file"] * 3),

@@ -143,33 +143,33 @@ def test_unreadable_file(corpus: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "message", "code"),
     [
-        (("train", "unigramm", "CORPUS", "-o", "OUT"), "did you mean 'unigram'"),
-        (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "dleta=1"), "did you mean 'delta'"),
-        (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "delta=much"), "a number"),
-        (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "delta"), "key=value"),
-        (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "delta=0"), "above 0"),
-        (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "tokenizer=unigram"), "choose from"),
-        (("train", "unigram", "CORPUS", "-o", "OUT", "--size", "base"), "--size"),
-        (("train", "unigram", "CORPUS", "-o", "OUT", "--budget", "soon"), "10min"),
-        (("train", "unigram", "CORPUS", "-o", "OUT", "--budget", "0s"), "buys nothing"),
-        (("train", "unigram", "CORPUS", "-o", "OUT", "--budget", "1e9flop"), "time or tokens"),
-        (("train", "words", "CORPUS", "-o", "OUT", "--budget", "10s"), "less text"),
-        (("train", "words", "CORPUS", "-o", "OUT", "--set", "vocab_size=3"), "10 or more"),
-        (("train", "words", "CORPUS", "-o", "OUT", "--encoding", "klingon"), "encoding"),
-        (("train", "words", "CORPUS", "-o", "OUT", "--layout", "prosa"), "did you mean 'prose'"),
-        (("train", "unigram", "builtin:pydok", "-o", "OUT"), "did you mean 'builtin:pydoc'"),
-        (("diff", "bpe", "bpee"), "did you mean 'bpe'"),
-        (("info", "NOWHERE"), "nowhere"),
-        (("verify", "CORPUS"), "corpus.txt"),
-        (("score", "NOWHERE", "CORPUS"), "nowhere"),
-        (("generate", "CORPUS"), "corpus.txt"),
+        (("train", "unigramm", "CORPUS", "-o", "OUT"), "did you mean 'unigram'", 2),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "dleta=1"), "did you mean 'delta'", 2),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "delta=much"), "a number", 2),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "delta"), "key=value", 2),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "delta=0"), "above 0", 2),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "tokenizer=unigram"), "choose from", 2),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--size", "base"), "--size", 2),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--budget", "soon"), "10min", 2),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--budget", "0s"), "buys nothing", 2),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--budget", "1e9flop"), "time or tokens", 2),
+        (("train", "words", "CORPUS", "-o", "OUT", "--budget", "10s"), "less text", 2),
+        (("train", "words", "CORPUS", "-o", "OUT", "--set", "vocab_size=3"), "10 or more", 2),
+        (("train", "words", "CORPUS", "-o", "OUT", "--encoding", "klingon"), "encoding", 2),
+        (("train", "words", "CORPUS", "-o", "OUT", "--layout", "prosa"), "did you mean 'prose'", 2),
+        (("train", "unigram", "builtin:pydok", "-o", "OUT"), "did you mean 'builtin:pydoc'", 2),
+        (("diff", "bpe", "bpee"), "did you mean 'bpe'", 2),
+        (("info", "NOWHERE"), "nowhere", 1),
+        (("verify", "CORPUS"), "corpus.txt", 1),
+        (("score", "NOWHERE", "CORPUS"), "nowhere", 1),
+        (("generate", "CORPUS"), "corpus.txt", 1),
     ],
 )
-def test_wrong_arguments(arguments: tuple[str, ...], message: str, corpus: Path, tmp_path: Path) -> None:
+def test_wrong_arguments(arguments: tuple[str, ...], message: str, code: int, corpus: Path, tmp_path: Path) -> None:
     names = {"CORPUS": corpus, "OUT": tmp_path / "out", "NOWHERE": tmp_path / "nowhere"}
-    assert_refused(firth(*(names.get(word, word) for word in arguments)), message)
+    assert_refused(firth(*(names.get(word, word) for word in arguments)), message, code=code)
     assert not (tmp_path / "out").exists()
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from firth.counts.cache import CacheModel, CacheRecipe, cache_capacity
-from firth.counts.classes import ClassModel, ClassRecipe, class_tokenizer
+from firth.counts.cache import CacheModel, cache_capacity
+from firth.counts.classes import ClassModel, class_tokenizer
 from firth.counts.em import em_weights
-from firth.counts.mixture import MixtureModel, MixtureRecipe
+from firth.counts.mixture import MixtureModel
+from firth.counts.recipe import CacheRecipe, ClassRecipe, MixtureRecipe
 from firth.lm.language_model import LanguageModel, UnknownWordModel
 from firth.tokens.tokenizer import EOS, UNK, Tokenizer
 from tests.oracle.slow_adaptive import (

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firth.counts.maxent import MaxentRecipe, MaxentScorer, MaxentWeights, fit_weights
+from firth.counts.maxent import MaxentScorer, MaxentWeights, fit_weights
 from firth.counts.maxent_features import Likelihood, find_features
+from firth.counts.recipe import MaxentRecipe
 from firth.counts.trie import NEVER_PREDICTED
 from firth.lm.language_model import TokenStream
 from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, UNK

@@ -14,7 +14,8 @@ from firth.metrics.labels import matching_label
 from firth.progress import note
 from firth.tasks.examples import ChoiceExample, Example, SpanExample, TagExample, TextExample
 from firth.tasks.predictor import MetricInputs, Prediction, Predictor
-from firth.tasks.readers.reader import parse_columns, read_task
+from firth.tasks.readers.columns import parse_columns
+from firth.tasks.readers.reader import read_task
 
 
 class ClassifierAdapter(Predictor):
@@ -23,10 +24,10 @@ class ClassifierAdapter(Predictor):
     task = "classify"
     chunk: ClassVar[int] = 20_000
 
-    def __init__(self, model: Predicts, count: int | None = None, field: str = "text") -> None:
-        """count: number of labels for each text; None: all. field: the column or field of the text."""
+    def __init__(self, model: Predicts, count: int | None = None) -> None:
+        """count: number of labels for each text; None: all."""
         self.model, self.labels = model, model.labels
-        self.columns: Sequence[str] = (f"text={field}",)
+        self.columns: Sequence[str] = ("text=text",)
         self.tokenizer: Any = cast(Any, model).tokenizer
         self._count = count or len(self.labels)
 
@@ -42,15 +43,21 @@ class ClassifierAdapter(Predictor):
 
 
 def predict_file(
-    model: TaskPredictor, path: Path, *, encoding: str | None = None, skip_bad: bool = False, labelled: bool = False
+    model: TaskPredictor,
+    path: Path,
+    *,
+    encoding: str | None = None,
+    skip_bad: bool = False,
+    labelled: bool = False,
+    columns: Sequence[str] = (),
 ) -> Iterator[tuple[Any, Prediction]]:
     """Each example of a file with its prediction; afterwards a note on what was skipped.
 
     With `labelled` the file is read as for training. Otherwise labels are not read, and a file without columns is plain
-    text with one example per line, blank lines included.
+    text with one example per line, blank lines included. `columns` (ROLE=NAME) take precedence over the model's.
     """
-    columns = parse_columns(model.columns)
-    reader = read_task(model.task, path, skip_bad=skip_bad, encoding=encoding, columns=columns, labelled=labelled)
+    named = parse_columns(model.columns) | parse_columns(columns)
+    reader = read_task(model.task, path, skip_bad=skip_bad, encoding=encoding, columns=named, labelled=labelled)
     examples, inputs = tee(reader)
     yield from zip(examples, model.stream(map(without_labels, inputs)), strict=False)
     for line in reader.notes():
@@ -76,10 +83,12 @@ def without_labels(example: Example) -> Example:
             return replace(example, target=None)
 
 
-def evaluate_task(model: Any, path: Path, *, seed: int = 0, skip_bad: bool = False) -> dict[str, Any]:
+def evaluate_task(
+    model: Any, path: Path, *, seed: int = 0, skip_bad: bool = False, columns: Sequence[str] = ()
+) -> dict[str, Any]:
     """The metrics of a model on labelled examples with their intervals, and those of a trivial baseline."""
     predictor = require_task_predictor(model)
-    examples, answers = predict_labelled(predictor, path, skip_bad=skip_bad)
+    examples, answers = predict_labelled(predictor, path, skip_bad=skip_bad, columns=columns)
     return {"task": predictor.task} | predictor.measure(examples, answers, seed=seed)
 
 
@@ -101,9 +110,11 @@ def require_predicts(model: Any) -> Predicts:
     return model
 
 
-def predict_labelled(model: TaskPredictor, path: Path, *, skip_bad: bool = False) -> tuple[list[Any], list[Prediction]]:
+def predict_labelled(
+    model: TaskPredictor, path: Path, *, skip_bad: bool = False, columns: Sequence[str] = ()
+) -> tuple[list[Any], list[Prediction]]:
     """All labelled examples of a file and their predictions, with a note on labels unknown to the model."""
-    found = list(predict_file(model, path, skip_bad=skip_bad, labelled=True))
+    found = list(predict_file(model, path, skip_bad=skip_bad, labelled=True, columns=columns))
     examples, answers = [one for one, _ in found], [answer for _, answer in found]
     known = set(getattr(model, "labels", ()))
     if unknown := sorted(known and {label for one in examples for label in _labels(one)} - known):

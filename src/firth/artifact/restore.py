@@ -14,13 +14,13 @@ from typing import Any
 import numpy.typing as npt
 
 from firth.artifact.ensemble import EnsembleModel
-from firth.counts.cache import CacheRecipe, restore_cache
-from firth.counts.classes import ClassRecipe, restore_classes
+from firth.counts.cache import restore_cache
+from firth.counts.classes import restore_classes
 from firth.counts.em import saved_weights, strip_prefix
-from firth.counts.maxent import MaxentRecipe, restore_maxent
-from firth.counts.mixture import MixtureRecipe, restore_mixture
+from firth.counts.maxent import restore_maxent
+from firth.counts.mixture import restore_mixture
 from firth.counts.ngram import restore_ngram
-from firth.counts.recipe import NgramRecipe
+from firth.counts.recipe import CacheRecipe, ClassRecipe, MaxentRecipe, MixtureRecipe, NgramRecipe
 from firth.errors import ArtifactError
 from firth.lm.language_model import LanguageModel
 from firth.nets.recipe import NetRecipe

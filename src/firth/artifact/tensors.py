@@ -42,14 +42,16 @@ def map_tensors(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     return {entry.name: np.ndarray(entry.shape, entry.dtype, content, entry.start) for entry in entries}
 
 
-def write_tensors(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
+def write_tensors(
+    path: Path, arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str] | None = None
+) -> str:
     """Write arrays as a safetensors file, block by block without a copy in memory; returns its SHA-256.
 
     The digest is computed in a thread of its own while the blocks are written.
     """
     import numpy as np
 
-    header: dict[str, Any] = {}
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
     begin = 0
     # Widest dtypes first, so that every array is aligned to its item size.
     ordered = sorted(arrays.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))

@@ -8,22 +8,34 @@ from typing import Annotated
 from typer import Argument, Option
 
 from firth.cli import options
-from firth.cli.console import print_fields, show, verb
+from firth.cli.checks import require_choice, require_output
+from firth.cli.console import checking_arguments, print_fields, show, verb
+from firth.errors import ArgumentError
 
-FormatArgument = Annotated[str, Argument(help="arpa, brown, fasttext, glove, huggingface or word2vec.")]
+FormatArgument = Annotated[
+    str,
+    Argument(
+        help="arpa, brown, fasttext, glove, huggingface or word2vec.", autocompletion=options.completion("formats")
+    ),
+]
 
 
 @verb
-def info(folder: options.Model, as_json: options.Json = False) -> None:
-    """Print the manifest of an artifact: recipe, budget, corpus, metrics, versions and files.
+def info(
+    folder: options.Model,
+    every: Annotated[bool, Option("--all", help="Print every field of the manifest.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Print what an artifact is: recipe, text, budget, metrics, versions and files.
 
     Example: firth info uni
     """
     from firth.artifact.folder import artifact_info
+    from firth.cli.summaries import summarise_artifact
     from firth.recipes.values import flatten
 
     facts = artifact_info(folder)
-    show(as_json, facts, lambda: print_fields(flatten(facts)))
+    show(as_json, facts, lambda: print_fields(flatten(facts) if every else summarise_artifact(facts)))
 
 
 @verb
@@ -57,6 +69,7 @@ def export_(
     model: options.Model,
     format: FormatArgument,
     path: Annotated[Path, Argument(help="The file or folder to write; .gz compresses, .bin is binary.")],
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Write a model in a format of another program.
@@ -65,7 +78,16 @@ def export_(
 
     Example: firth export sg word2vec sg.bin
     """
-    from firth.artifact.formats import export_model
+    from firth.artifact.formats import FORMATS, export_model
+    from firth.files import require_free
+
+    with checking_arguments():
+        require_choice("format", format, FORMATS)
+    if format == "huggingface":
+        require_free(path)  # a folder is never replaced
+    else:
+        require_output(path, force, model)
+
     from firth.artifact.models import load
 
     report = export_model(load(model), format, path)
@@ -88,7 +110,12 @@ def import_(
 
     Example: firth import huggingface bert-mrpc -o mrpc --task pair
     """
-    from firth.artifact.formats import import_model
+    from firth.artifact.formats import FORMATS, import_model
 
+    with checking_arguments():
+        require_choice("format", format, FORMATS)
+        require_choice("task of a classifier", task, ("classify", "pair"))
+        if task is not None and format != "huggingface":
+            raise ArgumentError(f"--task is for models of huggingface, not of {format}: leave it out.")
     report = import_model(format, path, out, task)
     show(as_json, report, lambda: print_fields(report))

@@ -4,34 +4,47 @@ from __future__ import annotations
 
 import errno
 import functools
+import inspect
 import json
 import math
+import re
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TextIO, TypeVar, cast
 
 import typer
 
-from firth.errors import FirthError
+from firth.errors import ArgumentError, BudgetError, FirthError
+from firth.progress import escape_controls, notes_once, printable
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+INTERVAL = "[low to high]: 95% confidence interval"
+# JSON allows these characters in strings, but a terminal may obey some of them, and UTF-8 cannot hold the others.
+_UNSAFE_IN_JSON = re.compile(r"[\x7f-\x9f\ud800-\udfff]")
+
 
 def verb(function: Callable[P, R]) -> Callable[P, R]:
-    """A command with exit code 1 for a `FirthError` and 130 when interrupted."""
+    """A command with exit code 1 for a `FirthError`, 2 for a wrong argument and 130 when interrupted.
+
+    Nothing that it prints can control the terminal, whatever an artifact contains.
+    """
 
     @functools.wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
         signal.signal(signal.SIGTERM, _interrupt)
         try:
-            return function(*args, **kwargs)
+            with redirect_stdout(cast(TextIO, _EscapedStream(sys.stdout))), notes_once():
+                return function(*args, **kwargs)
         except FirthError as error:
-            fail(str(error), 1)
+            fail(str(error), 2 if isinstance(error, ArgumentError | BudgetError) else 1)
         except KeyboardInterrupt:
-            fail("interrupted: no incomplete output was left.", 130)
+            fail(_describe_interrupt(inspect.signature(function).bind(*args, **kwargs).arguments), 130)
         except MemoryError:
             fail("there is not enough memory: run with fewer --threads or on less text.", 1)
         except BrokenPipeError:
@@ -45,10 +58,45 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
     return guarded
 
 
+@contextmanager
+def checking_arguments() -> Iterator[None]:
+    """Checks of arguments, before anything is loaded: any `FirthError` in the block has exit code 2."""
+    try:
+        yield
+    except FirthError as error:
+        fail(str(error), 2)
+
+
 def fail(message: str, code: int) -> NoReturn:
     """Exit with one sentence on standard error."""
-    print(f"firth: {message}", file=sys.stderr)
+    print(f"firth: {printable(' '.join(message.splitlines()))}", file=sys.stderr)
     raise typer.Exit(code)
+
+
+def _describe_interrupt(arguments: Mapping[str, Any]) -> str:
+    """What an interrupted command with these arguments has left."""
+    from firth.fit.checkpoints import is_resumable
+
+    out = arguments.get("out")
+    if "resume" in arguments and isinstance(out, Path) and is_resumable(out):
+        return "interrupted: state saved; continue with the same command and --resume."
+    return "interrupted: no incomplete output was left."
+
+
+class _EscapedStream:
+    """A stream for text whose control characters, other than newlines and tabs, are escaped."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(escape_controls(text))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self._stream.writelines(map(escape_controls, lines))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def show(as_json: bool, data: Mapping[str, Any], text: Callable[[], None]) -> None:
@@ -66,6 +114,7 @@ def to_json(data: Any) -> str:
     '{"logprob": -1e999, "tokens": 3}'
     """
     text = json.dumps(_replace_infinities(data), ensure_ascii=False)
+    text = _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     return text.replace('"\\u0000+"', "1e999").replace('"\\u0000-"', "-1e999")
 
 
@@ -89,11 +138,22 @@ def print_fields(fields: Mapping[str, Any]) -> None:
 def print_metrics(metrics: Mapping[str, Any], prefix: str = "") -> None:
     """Print each metric with its confidence interval and the value of a trivial baseline."""
     for name, value in metrics.items():
-        if f"{name}_interval" in metrics:
-            low, high = map(format_value, metrics[f"{name}_interval"])
+        if interval := format_interval(metrics, name):
             baseline = metrics.get("baseline", {}).get(name)
             suffix = "" if baseline is None else f"  (baseline {format_value(baseline)})"
-            print(f"{prefix}{name}: {format_value(value)}  [{low} to {high}]{suffix}")
+            print(f"{prefix}{name}: {format_value(value)}{interval}{suffix}")
+
+
+def format_interval(metrics: Mapping[str, Any], name: str) -> str:
+    """The confidence interval of a metric as text, or nothing if it has none.
+
+    >>> format_interval({"accuracy": 0.5, "accuracy_interval": [0.25, 0.75]}, "accuracy")
+    '  [0.25 to 0.75]'
+    """
+    interval = metrics.get(f"{name}_interval")
+    if not isinstance(interval, list | tuple) or len(interval) != 2:
+        return ""
+    return "  [{} to {}]".format(*map(format_value, interval))
 
 
 def format_value(value: Any) -> str:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from typer import Option
 
 from firth.cli import options
-from firth.cli.console import print_fields, show, verb
+from firth.cli.checks import check_reading, require_choice
+from firth.cli.console import checking_arguments, print_fields, show, verb
 
 
 @verb
@@ -26,6 +27,10 @@ def check(
 
     Example: firth check news.txt --against test.txt
     """
+    with checking_arguments():
+        check_reading(layout, encoding, [*corpus, against])
+        require_choice("segmenter", segmenter, ("rjieba", "jieba", "space"))
+
     from firth.progress import progress
     from firth.text.check import check_corpus
     from firth.text.corpus import read_corpus

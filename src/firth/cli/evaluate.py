@@ -10,19 +10,35 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from firth.cli import options
-from firth.cli.console import format_value, print_fields, print_metrics, show, to_json, verb
-
-SUITES = ("words", "analogies", "context", "probe", "classify", "task")
+from firth.cli.checks import check_encoding, require_choice, require_output
+from firth.cli.console import (
+    INTERVAL,
+    checking_arguments,
+    format_interval,
+    format_value,
+    print_fields,
+    print_metrics,
+    show,
+    to_json,
+    verb,
+)
 
 
 @verb
 def evaluate(
     model: options.Model,
-    suite: Annotated[str, Argument(help="words, analogies, context, probe, classify or task.")],
+    suite: Annotated[
+        str,
+        Argument(
+            help="words, analogies, context, probe, classify or task.", autocompletion=options.completion("suites")
+        ),
+    ],
     files: Annotated[list[Path], Argument(help="Word pairs, analogies, words in context or labelled texts.")],
     method: options.Method = "add",
     restrict: Annotated[int, Option("--restrict", min=1, help="Analogies: only the N most frequent words.")] = 300_000,
     out: Annotated[Path | None, Option("-o", "--out", help="Task: error analysis, such as report.html.")] = None,
+    force: options.Force = False,
+    field: options.Columns = None,
     skip_bad: options.SkipBad = False,
     as_json: options.Json = False,
 ) -> None:
@@ -32,18 +48,19 @@ def evaluate(
 
     Example: firth evaluate sentiment task test.tsv -o report.html
     """
+    with checking_arguments():
+        require_choice("suite", suite, options.SUITES)
+        require_choice("method", method, options.METHODS)
+        _check_task_options(suite, files, {"-o": out, "--force": force, "--field": field, "--skip-bad": skip_bad})
+    if out is not None:
+        require_output(out, force, model, files)
+
     from firth.artifact.models import load
-    from firth.errors import RecipeError, near_miss
     from firth.report import classify, suites
 
-    if suite not in SUITES:
-        raise RecipeError(f"there is no suite {suite!r}: {near_miss(suite, SUITES)}")
-    if suite != "task" and (out or skip_bad):
-        option = "-o" if out else "--skip-bad"
-        raise RecipeError(f"{option} belongs to the suite task, not to {suite}: leave it out.")
     loaded: Any = load(model)
     if suite == "task":
-        report = _evaluate_task(loaded, model, files, out, skip_bad)
+        report = _evaluate_task(loaded, model, files[0], out, {"skip_bad": skip_bad, "columns": field or []})
     elif suite == "analogies":
         report = suites.evaluate_analogies(loaded, files, method, restrict)
     else:
@@ -52,21 +69,31 @@ def evaluate(
     show(as_json, {"suite": suite} | report, lambda: _print_task(report) if suite == "task" else _print(report))
 
 
-def _evaluate_task(loaded: Any, model: Path, files: list[Path], out: Path | None, skip_bad: bool) -> dict[str, Any]:
+def _check_task_options(suite: str, files: list[Path], given: dict[str, Any]) -> None:
+    from firth.errors import ArgumentError
+    from firth.tasks.readers.columns import parse_columns
+
+    if suite == "task":
+        parse_columns(given["--field"] or [])
+        if len(files) != 1:
+            raise ArgumentError("a task is evaluated on one file of labelled examples: name one.")
+    elif other := [option for option, value in given.items() if value]:
+        raise ArgumentError(f"{other[0]} belongs to the suite task, not to {suite}: leave it out.")
+
+
+def _evaluate_task(loaded: Any, model: Path, file: Path, out: Path | None, reading: dict[str, Any]) -> dict[str, Any]:
     from firth.apply.predict import evaluate_task
-    from firth.errors import RecipeError
     from firth.report.task_report import write_task_report
 
-    if len(files) != 1:
-        raise RecipeError("a task is evaluated on one file of labelled examples: name one.")
     if out is None:
-        return evaluate_task(loaded, files[0], skip_bad=skip_bad)
-    return write_task_report(loaded, files[0], out, name=model.resolve().name, skip_bad=skip_bad)
+        return evaluate_task(loaded, file, **reading)
+    return write_task_report(loaded, file, out, name=model.resolve().name, **reading)
 
 
 def _print_task(report: dict[str, Any]) -> None:
     print_fields({"task": report["task"], "examples": report["examples"], "baseline": report["baseline"]["kind"]})
     print_metrics(report)
+    print(INTERVAL)
     printed = {"task", "examples", "baseline", "main"}
     printed |= {one for name in report if name.endswith("_interval") for one in (name, name.removesuffix("_interval"))}
     print_fields(
@@ -78,8 +105,11 @@ def _print(report: dict[str, Any]) -> None:
     for part in report.get("files", ()):
         _print(part)
         print()
-    rows = {name: value for name, value in report.items() if name not in ("files", "sections", "missing", "labels")}
-    print_fields({name: _format_list(value) for name, value in rows.items() if value is not None})
+    hidden = {"files", "sections", "missing", "labels", *(name for name in report if name.endswith("_interval"))}
+    rows = {name: value for name, value in report.items() if name not in hidden and value is not None}
+    print_fields({name: f"{_format_list(value)}{format_interval(report, name)}" for name, value in rows.items()})
+    if "interval" not in report and any(format_interval(report, name) for name in rows):
+        print(INTERVAL)
     if report.get("missing"):
         print(f"missing words: {', '.join(report['missing'][:20])}{', ...' * (len(report['missing']) > 20)}")
     for label, row in report.get("labels", {}).items():
@@ -89,8 +119,8 @@ def _print(report: dict[str, Any]) -> None:
     print_fields({name: _format_accuracy(section) for name, section in sections.items()} if len(sections) > 1 else {})
 
 
-def _format_list(value: Any) -> Any:
-    return " to ".join(map(format_value, value)) if isinstance(value, list) else value
+def _format_list(value: Any) -> str:
+    return " to ".join(map(format_value, value)) if isinstance(value, list) else format_value(value)
 
 
 def _format_accuracy(section: dict[str, Any]) -> str:
@@ -103,8 +133,9 @@ def predict(
     model: options.Model,
     file: Annotated[Path, Argument(help="Texts, one per line, or a labelled file; - for standard input.")],
     out: Annotated[Path | None, Option("-o", "--out", help="JSONL file to write; default: print.")] = None,
+    force: options.Force = False,
     count: Annotated[int, Option("--count", min=1, help="Number of the most probable labels of a text.")] = 1,
-    field: options.Field = "text",
+    field: options.Columns = None,
     encoding: options.Encoding = None,
     skip_bad: options.SkipBad = False,
     as_json: options.Json = False,
@@ -113,23 +144,36 @@ def predict(
 
     Example: firth predict sentiment reviews.txt -o labels.jsonl
     """
+    from firth.files import new_file
+    from firth.tasks.readers.columns import parse_columns
+
+    columns = [one if "=" in one else f"text={one}" for one in field or []]
+    with checking_arguments():
+        check_encoding(encoding)
+        parse_columns(columns)
+    if out is not None:
+        require_output(out, force, model, [file])
+
     from firth.abilities import TaskPredictor
     from firth.apply.predict import ClassifierAdapter, predict_file, require_predicts
     from firth.artifact.models import load
-    from firth.files import new_file
     from firth.progress import progress
 
     loaded: Any = load(model)
     is_task = isinstance(loaded, TaskPredictor)
-    predictor = loaded if is_task else ClassifierAdapter(require_predicts(loaded), count, field)
-    arguments = {"skip_bad": skip_bad} if is_task else {}
+    predictor = loaded if is_task else ClassifierAdapter(require_predicts(loaded), count)
+    arguments: dict[str, Any] = {
+        "encoding": encoding,
+        "columns": columns,
+        **({"skip_bad": skip_bad} if is_task else {}),
+    }
     labels: Counter[str] = Counter()
     printed: list[dict[str, Any]] = []
     examples = 0
     with ExitStack() as stack:
         rows = stack.enter_context(new_file(out)) if out else None
         advance = stack.enter_context(progress("predicting", None, "examples" if is_task else "texts"))
-        for examples, (_, answer) in enumerate(predict_file(predictor, file, encoding=encoding, **arguments), 1):
+        for examples, (_, answer) in enumerate(predict_file(predictor, file, **arguments), 1):
             row = {"line": examples - 1} | (answer if is_task else _label_row(answer, count))
             if not is_task:
                 labels[answer["label"]] += 1

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import typer
+from typing import Annotated
 
+import typer
+from typer import Option
+
+import firth
 from firth.cli.artifacts import export_, import_, info, verify
 from firth.cli.corpus import check
 from firth.cli.evaluate import evaluate, predict
@@ -13,11 +17,27 @@ from firth.cli.use import embed, fill, generate, score, similar
 
 app = typer.Typer(
     name="firth",
-    help="Language models from raw text, English, Chinese and others. Exit code 0: done; 1: failed; 2: wrong usage.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"firth {firth.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options_of_all(
+    version: Annotated[
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Language models from raw text, English, Chinese and others. Exit code 0: done; 1: failed; 2: wrong usage."""
+
+
 VERBS = (
     recipes, diff, check, train, adapt, finetune, mix, score, generate, fill, similar, embed, predict, evaluate,
     export_, import_, info, verify, demo,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -12,14 +13,47 @@ Corpus = Annotated[list[str], Argument(help="Files, folders, globs, - or builtin
 Texts = Annotated[Path, Argument(help="A text file with one text per line; - for standard input.")]
 Out = Annotated[Path, Option("-o", "--out", help="The new folder to write.")]
 Settings = Annotated[list[str] | None, Option("--set", help="Set a recipe field: key.sub=value.")]
-Seed = Annotated[int, Option("--seed", help="Seed of the random numbers.")]
+Seed = Annotated[int, Option("--seed", min=0, max=2**63 - 1, help="Seed of the random numbers.")]
 Resume = Annotated[bool, Option("--resume", help="Resume an interrupted run from its checkpoint.")]
 SkipBad = Annotated[bool, Option("--skip-bad", help="Skip invalid examples and count them.")]
 Method = Annotated[str, Option("--method", help="Analogies: add (3CosAdd) or mul (3CosMul).")]
-Force = Annotated[bool, Option("--force", help="Replace an existing file; never one that is read.")]
+METHODS = ("add", "mul")
+SUITES = ("words", "analogies", "context", "probe", "classify", "task")
 Json = Annotated[bool, Option("--json", help="Print one JSON object to standard output and nothing else.")]
+Force = Annotated[bool, Option("--force", help="Replace an existing file; never one that is read.")]
+Columns = Annotated[list[str] | None, Option("--field", help="Column or field of a part: ROLE=NAME, as text_a=review.")]
 Field = Annotated[str, Option("--field", help="JSONL and Parquet: the field that holds the text.")]
 Encoding = Annotated[str | None, Option("--encoding", help="Encoding of the files.")]
 Layout = Annotated[str, Option("--layout", help="lines (of one sentence), prose (of one paragraph), wrapped, auto.")]
 Threads = Annotated[int | None, Option("--threads", min=1, help="Number of processes; default: all cores.")]
 Budget = Annotated[str | None, Option("--budget", help="20s, 10min, 3h, 300ktok, 20Mtok, 1e15flop.")]
+
+
+def completion(names: str) -> Callable[[str], list[str]]:
+    """A function that completes names of recipes, tasks, formats or suites in a shell.
+
+    >>> completion("formats")("w")
+    ['word2vec']
+    """
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in _names_of(names) if name.startswith(incomplete)]
+
+    return complete
+
+
+def _names_of(names: str) -> list[str]:
+    match names:
+        case "recipes":
+            from firth.recipes.table import RECIPES
+
+            return list(RECIPES)
+        case "tasks":
+            from firth.tasks.recipe import TASKS
+
+            return list(TASKS)
+        case "formats":
+            from firth.artifact.formats import FORMATS
+
+            return list(FORMATS)
+    return list(SUITES)

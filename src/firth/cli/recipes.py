@@ -1,9 +1,9 @@
-"""firth recipes, diff, demo: the recipes, their differences, and a comparison on a built-in corpus."""
+"""firth recipes, diff, demo: the recipes, differences of recipes and artifacts, and a comparison of models."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from typer import Argument, Option
 
@@ -13,7 +13,10 @@ from firth.cli.console import print_fields, show, verb
 
 @verb
 def recipes(
-    name: Annotated[str | None, Argument(help="A recipe to describe; default: list all.")] = None,
+    name: Annotated[
+        str | None,
+        Argument(help="A recipe to describe; default: list all.", autocompletion=options.completion("recipes")),
+    ] = None,
     tree: Annotated[bool, Option("--tree", help="Draw the lineage as a tree with years.")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -33,28 +36,76 @@ def recipes(
         show(as_json, {"recipes": rows}, lambda: _print_list(rows))
 
 
+RecipeOrFolder = Annotated[
+    str, Argument(help="A recipe, or the folder of an artifact.", autocompletion=options.completion("recipes"))
+]
+
+
 @verb
-def diff(
-    first: Annotated[str, Argument(help="A recipe.")],
-    second: Annotated[str, Argument(help="Another recipe.")],
-    as_json: options.Json = False,
-) -> None:
-    """Compare two recipes field by field.
+def diff(first: RecipeOrFolder, second: RecipeOrFolder, as_json: options.Json = False) -> None:
+    """Compare two recipes or artifacts field by field; of two artifacts also text, budget, seed and metrics.
 
     Example: firth diff bpe byte-bpe
-    """
-    from firth.recipes.table import find_recipe
-    from firth.recipes.values import difference
 
-    found = difference(find_recipe(first), find_recipe(second))
-    rows = {field: {first: one, second: two} for field, (one, two) in found.items()}
+    Example: firth diff news-bert bert
+    """
+    from firth.recipes.values import differing_fields
+
+    compared = [_find_compared(name) for name in (first, second)]
+    recipe = differing_fields(compared[0].recipe, compared[1].recipe)
+    are_artifacts = all(one.training for one in compared)
+    training = differing_fields(compared[0].training, compared[1].training) if are_artifacts else {}
 
     def text() -> None:
-        if not found:
-            print(f"{first} and {second} are the same recipe.")
-        print_fields({field: f"{one}  ->  {two}" for field, (one, two) in found.items()})
+        if not recipe:
+            print(f"{first} and {second} have the same recipe.")
+        print_fields({field: _format_change(*values) for field, values in recipe.items()})
+        if training:
+            print("\ntraining:")
+            print_fields({field: _format_change(*values) for field, values in training.items()})
 
-    show(as_json, {"first": first, "second": second, "differences": rows}, text)
+    def rows(found: dict[str, tuple[Any, Any]]) -> dict[str, dict[str, Any]]:
+        return {field: {first: one, second: two} for field, (one, two) in found.items()}
+
+    differences = {"differences": rows(recipe)} | ({"training": rows(training)} if are_artifacts else {})
+    show(as_json, {"first": first, "second": second} | differences, text)
+
+
+class _Compared(NamedTuple):
+    recipe: dict[str, Any]
+    training: dict[str, Any]
+    """Of an artifact: how and on what it was trained."""
+
+
+def _find_compared(name: str) -> _Compared:
+    """The artifact or, if there is none, the recipe of a name."""
+    from firth.errors import ArgumentError, RecipeError
+    from firth.progress import note
+    from firth.recipes.table import find_recipe
+    from firth.recipes.values import recipe_to_json
+
+    folder = Path(name)
+    is_artifact = (folder / "manifest.json").is_file()
+    try:
+        recipe = recipe_to_json(find_recipe(name))
+    except RecipeError as error:
+        if not (is_artifact or folder.exists() or folder.name != name):
+            raise ArgumentError(str(error)) from None
+    else:
+        if not is_artifact:
+            return _Compared(recipe, {})
+        note(f"{name} is a folder here and a recipe: the folder is compared.")
+    from firth.artifact.folder import artifact_info
+
+    facts = artifact_info(folder)
+    training = {part: facts[part] for part in ("corpus", "budget", "seed", "tokenizer", "metrics", "versions", "bytes")}
+    return _Compared(facts["recipe"], training)
+
+
+def _format_change(one: Any, two: Any) -> str:
+    from firth.cli.summaries import format_rounded
+
+    return f"{format_rounded(one):.60}  ->  {format_rounded(two):.60}"
 
 
 def _facts(name: str) -> dict[str, Any]:

@@ -9,12 +9,25 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from firth.cli import options
-from firth.cli.console import format_value, print_fields, print_metrics, show, verb
+from firth.cli.checks import check_budget, check_reading, check_recipe, check_task
+from firth.cli.console import (
+    INTERVAL,
+    checking_arguments,
+    format_interval,
+    format_value,
+    print_fields,
+    print_metrics,
+    show,
+    verb,
+)
+from firth.errors import ArgumentError
 
 
 @verb
 def train(
-    recipe: Annotated[str, Argument(help="The recipe; firth recipes lists all.")],
+    recipe: Annotated[
+        str, Argument(help="The recipe; firth recipes lists all.", autocompletion=options.completion("recipes"))
+    ],
     corpus: options.Corpus,
     out: options.Out,
     valid: Annotated[str | None, Option("--valid", help="Held-out text to score at the end.")] = None,
@@ -25,7 +38,10 @@ def train(
     seed: options.Seed = 0,
     threads: options.Threads = None,
     resume: options.Resume = False,
-    field: options.Field = "text",
+    field: Annotated[
+        list[str] | None,
+        Option("--field", help="The field of the text in JSONL and Parquet; of labelled texts also label=NAME."),
+    ] = None,
     encoding: options.Encoding = None,
     layout: options.Layout = "auto",
     as_json: options.Json = False,
@@ -34,6 +50,11 @@ def train(
 
     Example: firth train wordpiece news.txt -o wp --set vocab_size=16000
     """
+    with checking_arguments():
+        check_recipe(recipe, size, settings or [])
+        check_budget(budget)
+        check_reading(layout, encoding, [*corpus, valid])
+
     from firth.fit.train import train as run
     from firth.memory import return_freed_memory
 
@@ -50,7 +71,7 @@ def train(
         seed=seed,
         threads=threads,
         resume=resume,
-        field=field,
+        field=",".join(field or ["text"]),
         encoding=encoding,
         layout=layout,
         reload=False,
@@ -79,6 +100,12 @@ def adapt(
 
     Example: firth adapt kn --add june.txt --remove may.txt -o kn-june
     """
+    with checking_arguments():
+        if not (corpus or add or remove):
+            raise ArgumentError("nothing to adapt to was given: name a corpus, or --add or --remove.")
+        check_budget(budget)
+        check_reading(layout, encoding, [*(corpus or []), valid])
+
     from firth.fit.adapt import adapt as run
 
     run(
@@ -101,14 +128,14 @@ def adapt(
 
 def _print_result(as_json: bool, out: Path) -> None:
     from firth.artifact.folder import artifact_info
+    from firth.cli.summaries import format_bytes, summarise_training
 
     info = artifact_info(out)
 
     def text() -> None:
-        seconds, corpus = info["budget"]["spent"]["seconds"], info["corpus"]
-        print(f"{info['name']} -> {out}  ({info['bytes']:,} bytes, {seconds:.1f} s)")
-        counts = {key: corpus[key] for key in ("documents", "sentences", "words", "tokens", "bytes", "layout")}
-        print_fields(counts | info["metrics"])
+        seconds = info["budget"]["spent"]["seconds"]
+        print(f"{info['name']} -> {out}  ({format_bytes(info['bytes'])}, {seconds:.1f} s)")
+        print_fields(summarise_training(info))
 
     show(as_json, {"out": str(out), **info}, text)
 
@@ -126,6 +153,11 @@ def mix(
 
     Example: firth mix kn5-cache lstm --valid valid.txt -o both
     """
+    with checking_arguments():
+        check_reading("auto", encoding, [valid])
+        if len(models) < 2:
+            raise ArgumentError("a mixture has two models or more: name them one after another.")
+
     from firth.artifact.folder import artifact_info
     from firth.fit.mixing import mix as run
     from firth.recipes.values import flatten
@@ -138,7 +170,10 @@ def mix(
 @verb
 def finetune(
     model: options.Model,
-    task: Annotated[str, Argument(help="classify, pair, tag, span, choice or generate.")],
+    task: Annotated[
+        str,
+        Argument(help="classify, pair, tag, span, choice or generate.", autocompletion=options.completion("tasks")),
+    ],
     train: Annotated[str, Option("--train", help="Labelled training examples.")],
     dev: Annotated[str, Option("--dev", help="Labelled examples that select the checkpoint.")],
     out: options.Out,
@@ -147,7 +182,7 @@ def finetune(
         str | None, Option("--strategy", help="full, frozen, features, discriminative or gradual.")
     ] = None,
     settings: options.Settings = None,
-    field: Annotated[list[str] | None, Option("--field", help="Column of a part: ROLE=NAME, as tag=xpos.")] = None,
+    field: options.Columns = None,
     random: Annotated[bool, Option("--random", help="Start from random weights, as a baseline.")] = False,
     domain: Annotated[str | None, Option("--domain", help="Domain text to pre-train on first.")] = None,
     task_text: Annotated[bool, Option("--task-text", help="Also pre-train on the text of the examples.")] = False,
@@ -165,6 +200,11 @@ def finetune(
 
     Example: firth finetune bert classify --train reviews.train.tsv --dev reviews.dev.tsv -o sentiment
     """
+    with checking_arguments():
+        check_task(task, strategy, field or [])
+        check_budget(budget)
+        check_reading("auto", None, [domain])
+
     from firth.artifact.folder import artifact_info
     from firth.fit.finetune import finetune as run_one
     from firth.fit.search import finetune_all
@@ -182,7 +222,7 @@ def finetune(
 def _print_finetuned(facts: dict[str, Any]) -> None:
     metrics = facts["metrics"]
     for row in metrics.get("runs", ()):
-        spread = "  [{} to {}]".format(*map(format_value, row["interval"])) if "interval" in row else ""
+        spread = format_interval({"mean_interval": row.get("interval")}, "mean")
         print(f"{row['metric']} {format_value(row['mean'])}{spread}  {' '.join(row['settings'])}".rstrip())
     print_fields({name: metrics[name] for name in ("examples", "steps", "trainable_parameters")})
     for stage in metrics["stages"]:
@@ -191,3 +231,4 @@ def _print_finetuned(facts: dict[str, Any]) -> None:
         print(f"stage {stage['stage']}: {format_value(round(stage['budget']['spent']['seconds']))} s{effect}")
     for part in ("dev", "test"):
         print_metrics(metrics.get(part, {}), f"{part} ")
+    print(INTERVAL)

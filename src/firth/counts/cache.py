@@ -10,8 +10,8 @@ cache leaves p_base unchanged.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from firth.counts import _adaptive_kernels as kernels
 from firth.counts import em
 from firth.counts.ngram import NgramModel, restore_ngram
-from firth.counts.recipe import WrapperRecipe, check_fields, is_between
+from firth.counts.recipe import CacheRecipe
 from firth.counts.trie import Floats, Integers, Mask
 from firth.errors import ArtifactError, RecipeError
 from firth.lm.language_model import LanguageModel, TokenStream
@@ -32,45 +32,6 @@ _NEGLIGIBLE = 500.0  # entries with less than exp(-500) of the newest weight are
 _PRIOR_TOKENS = 200.0  # prior strength of the weights of all tokens with the same history length, for each bucket
 _HALF_TRUST = 50.0  # entries at which the cache gets half the weight of a full one, before fitting
 _DEFAULT_WEIGHT = 0.1  # of the cache without held-out text
-
-
-@dataclass(frozen=True, kw_only=True)
-class CacheRecipe(WrapperRecipe):
-    """An n-gram model with a cache of recent words.
-
-    >>> CacheRecipe(size=0)
-    Traceback (most recent call last):
-    ...
-    firth.errors.RecipeError: size=0 must be from 1 to 100000 words: 1000 is usual.
-    """
-
-    size: int = 1000  # the maximum number of entries
-    decay: float | Literal["auto"] | None = "auto"
-    """An entry weighs exp(-decay) times the next one; auto fits the rate on held-out text, none disables decay."""
-    order: int = 3  # the cache holds words (1), also bigrams (2), also trigrams (3)
-    cached_words: Literal["all", "content", "rare"] = "all"
-    """The words that enter: all; neither punctuation nor the most frequent ones; or only rare ones."""
-    stopword_fraction: float = 0.4
-    """`content`: the most frequent words, which make up this fraction of the training text, do not enter."""
-    max_count: int = 500  # `rare`: words with a higher training count do not enter
-    cache_eos: bool = True  # whether `</s>` enters, with `all`
-    cache_unk: bool = True  # whether `<unk>` enters
-    weight: float | None = None  # of the whole cache; none fits it by EM on held-out text
-
-    def __post_init__(self) -> None:
-        if self.cached_words not in ("all", "content", "rare"):
-            raise RecipeError(f"cached_words={self.cached_words!r} must be all, content or rare.")
-        has_decay = self.decay is None or self.decay == "auto" or is_between(self.decay, 0, 10)
-        has_weight = self.weight is None or (is_between(self.weight, 0, 1) and self.weight < 1)
-        check_fields(
-            self,
-            size=(1 <= self.size <= 100_000, "must be from 1 to 100000 words: 1000 is usual"),
-            decay=(has_decay, "must be from 0 to 10, auto or none: 0.006 is usual"),
-            order=(self.order in (1, 2, 3), "must be 1, 2 or 3: a cache holds too little for longer n-grams"),
-            stopword_fraction=(is_between(self.stopword_fraction, 0, 1), "must be a fraction from 0 to 1"),
-            max_count=(self.max_count >= 1, "would let no word enter: set it to 1 or more"),
-            weight=(has_weight, "must be from 0 to below 1, or none to fit it on held-out text"),
-        )
 
 
 class CacheModel(LanguageModel):

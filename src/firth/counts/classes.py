@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from tokenizers import models
 
 from firth.counts.em import add_prefix, saved_array, strip_prefix
 from firth.counts.ngram import restore_ngram
-from firth.counts.recipe import WrapperRecipe, check_fields, is_auto_or_positive
+from firth.counts.recipe import ClassRecipe
 from firth.counts.trie import Floats, Integers, WordIds
 from firth.errors import ArtifactError, RecipeError
 from firth.lm.language_model import END, LanguageModel, TokenStream, UnknownWordModel
@@ -34,33 +34,6 @@ _MIN_DELTA, _MAX_DELTA = 1e-6, 1e3
 _MAX_LINE = 1000
 
 TrainClassModel = Callable[[TokenStream, Tokenizer], LanguageModel]  # the words of the tokenizer are the classes
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClassRecipe(WrapperRecipe):
-    """An n-gram model over word classes; `base` is the recipe of the class model and of the tokenizer.
-
-    >>> ClassRecipe(max_classes=2)
-    Traceback (most recent call last):
-    ...
-    firth.errors.RecipeError: max_classes=2 is too few classes to tell words apart: set it to 10 or more.
-    """
-
-    classes: str | None = None
-    """The source of the classes: a file with a word and its class on each line, or Brown clusters (the folder that
-    `firth train brown` wrote, or a file of paths); none derives classes from the spelling."""
-    max_classes: int = 1000  # the maximum number of classes derived from the spelling
-    delta: float | Literal["auto"] = "auto"
-    """The pseudo-count of each word in its class; auto fits it by leaving one out."""
-
-    def __post_init__(self) -> None:
-        check_fields(
-            self,
-            max_classes=(self.max_classes >= 10, "is too few classes to tell words apart: set it to 10 or more"),
-            delta=(is_auto_or_positive(self.delta), "would give unseen words no probability: set it above 0"),
-        )
-        if self.classes is not None and not self.classes.strip():
-            raise RecipeError("classes names no file: give the path of one, or none for classes by spelling.")
 
 
 class ClassModel(LanguageModel):

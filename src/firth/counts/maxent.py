@@ -9,7 +9,7 @@ maximise the likelihood under a Gaussian prior (Chen and Rosenfeld, 2000), which
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from firth.cores import in_order
 from firth.counts import _maxent_kernels as kernels
 from firth.counts.em import history_stream, saved_array
 from firth.counts.maxent_features import Likelihood, find_active_features, find_features
-from firth.counts.recipe import CountRecipe, check_fields
+from firth.counts.recipe import MaxentRecipe
 from firth.counts.trie import NEVER_PREDICTED, Floats, Integers, WordIds
 from firth.errors import ArtifactError
 from firth.lm.language_model import END, LanguageModel, TokenStream, UnknownWordModel
@@ -34,38 +34,6 @@ _TRIAL_ITERATIONS = 20
 _BLOCK = 1 << 14  # positions scored per task of a thread
 _TOLERANCE = 1e-9
 _SCALING = -0.4  # found on the Penn Treebank; -0.5 would equalise the curvature if features did not overlap
-
-
-@dataclass(frozen=True, kw_only=True)
-class MaxentRecipe(CountRecipe):
-    """A maximum-entropy model.
-
-    >>> MaxentRecipe(order=4)
-    Traceback (most recent call last):
-    ...
-    firth.errors.RecipeError: order=4 must be 1, 2 or 3: for longer n-grams take an n-gram model.
-    """
-
-    order: int = 3  # the length of the longest n-gram features
-    distance_bigrams: bool = True  # features for the last word but one and the next word
-    triggers: int = 10_000  # trigger pairs, those with the highest mutual information; 0 for none
-    window: int = 200  # the reach of a trigger within a document, in tokens with `</s>`
-    exclude_bigrams: bool = True  # whether trigger pairs exclude the bigrams of the text
-    min_count: int = 1  # the minimum count of n-gram and distance-2 bigram features
-    prior: float | None = None  # the variance of the Gaussian prior; none fits it on held-out text
-    iterations: int = 40  # the maximum number of evaluations of the likelihood
-
-    def __post_init__(self) -> None:
-        has_prior = self.prior is None or 0 < self.prior < float("inf")
-        check_fields(
-            self,
-            order=(self.order in (1, 2, 3), "must be 1, 2 or 3: for longer n-grams take an n-gram model"),
-            triggers=(0 <= self.triggers <= 10_000_000, "must be 0 for none, or some thousands of pairs"),
-            window=(1 <= self.window <= 10_000, "must be from 1 to 10000 tokens: 200 is usual"),
-            min_count=(self.min_count >= 1, "must be 1 or more"),
-            prior=(has_prior, "must be above 0, or none to fit it on held-out text: 2 is usual"),
-            iterations=(self.iterations >= 1, "would leave all weights at 0: set it to 1 or more"),
-        )
 
 
 class MaxentWeights(NamedTuple):

@@ -11,20 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from firth.cores import in_order
 from firth.counts import _maxent_kernels as kernels
+from firth.counts.recipe import MaxentRecipe
 from firth.counts.trie import NEVER_PREDICTED, Floats, Integers, WordIds
 from firth.lm.language_model import TokenStream
 from firth.progress import progress
 from firth.tokens.tokenizer import BOS, FIRST_WORD, PAD
-
-if TYPE_CHECKING:
-    from firth.counts.maxent import MaxentRecipe
 
 MAX_TRIGGERS_PER_WORD = 3  # as in Rosenfeld's dictionary; further ones are mostly redundant
 _MIN_COUNT = 5  # rarer words neither trigger nor are triggered

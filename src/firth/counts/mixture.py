@@ -14,9 +14,9 @@ Steinbiss, 1993; Iyer and Ostendorf, 1996).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise, product
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ import numpy.typing as npt
 from firth.counts import _adaptive_kernels as kernels
 from firth.counts import em
 from firth.counts.ngram import restore_ngram
-from firth.counts.recipe import WrapperRecipe, check_fields, is_auto_or_positive, is_between
+from firth.counts.recipe import MixtureRecipe
 from firth.counts.trie import Floats, Integers, Mask
 from firth.errors import ArtifactError, RecipeError
 from firth.lm.language_model import LanguageModel, TokenStream
@@ -42,40 +42,6 @@ _SVD_DIMENSIONS = 50
 _UNIFORM_WEIGHT = 0.3  # of the initial weights, so that a topic rare in held-out text can still be adapted to
 
 TrainComponent = Callable[[Mask], LanguageModel]  # trains a model on the sentences of the mask
-
-
-@dataclass(frozen=True, kw_only=True)
-class MixtureRecipe(WrapperRecipe):
-    """A mixture of n-gram models of parts of the text.
-
-    >>> MixtureRecipe(topics=0)
-    Traceback (most recent call last):
-    ...
-    firth.errors.RecipeError: topics=0 must be from 1 to 1000: 8 is usual.
-    """
-
-    components: Literal["auto", "inputs", "topics"] = "auto"
-    """One component per input file or per topic; auto chooses topics for a single input."""
-    topics: int = 8  # the number of document clusters
-    general: bool = True  # whether to add a component trained on all text
-    adapt: bool = True  # whether the weights adapt to the text being read
-    prior_strength: float | Literal["auto"] = "auto"
-    """The number of words that the held-out weights count for; auto fits it on held-out text."""
-    decay_factor: float | Literal["auto"] = "auto"
-    """The weight of a word one word later: 1 never forgets; auto fits it on held-out text."""
-
-    def __post_init__(self) -> None:
-        if self.components not in ("auto", "inputs", "topics"):
-            raise RecipeError(f"components={self.components!r} must be auto, inputs or topics.")
-        check_fields(
-            self,
-            topics=(1 <= self.topics <= 1000, "must be from 1 to 1000: 8 is usual"),
-            prior_strength=(is_auto_or_positive(self.prior_strength), "must be above 0, or auto: 10 is usual"),
-            decay_factor=(
-                self.decay_factor == "auto" or is_between(self.decay_factor, 0, 1),
-                "must be from 0 to 1, or auto: 0.99 is usual",
-            ),
-        )
 
 
 class MixtureModel(LanguageModel):

@@ -1,4 +1,7 @@
-"""The recipes of n-gram models and of models that wrap one."""
+"""The recipes of count models: n-grams, models that are made of n-gram models, and maximum entropy.
+
+Nothing here needs a library, so that a wrong name or field is answered at once.
+"""
 
 from __future__ import annotations
 
@@ -148,3 +151,135 @@ class WrapperRecipe:
 
     def with_tokenizer(self, tokenizer: TokenizerRecipe) -> Self:
         return replace(self, base=self.base.with_tokenizer(tokenizer))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheRecipe(WrapperRecipe):
+    """An n-gram model with a cache of recent words.
+
+    >>> CacheRecipe(size=0)
+    Traceback (most recent call last):
+    ...
+    firth.errors.RecipeError: size=0 must be from 1 to 100000 words: 1000 is usual.
+    """
+
+    size: int = 1000  # the maximum number of entries
+    decay: float | Literal["auto"] | None = "auto"
+    """An entry weighs exp(-decay) times the next one; auto fits the rate on held-out text, none disables decay."""
+    order: int = 3  # the cache holds words (1), also bigrams (2), also trigrams (3)
+    cached_words: Literal["all", "content", "rare"] = "all"
+    """The words that enter: all; neither punctuation nor the most frequent ones; or only rare ones."""
+    stopword_fraction: float = 0.4
+    """`content`: the most frequent words, which make up this fraction of the training text, do not enter."""
+    max_count: int = 500  # `rare`: words with a higher training count do not enter
+    cache_eos: bool = True  # whether `</s>` enters, with `all`
+    cache_unk: bool = True  # whether `<unk>` enters
+    weight: float | None = None  # of the whole cache; none fits it by EM on held-out text
+
+    def __post_init__(self) -> None:
+        if self.cached_words not in ("all", "content", "rare"):
+            raise RecipeError(f"cached_words={self.cached_words!r} must be all, content or rare.")
+        has_decay = self.decay is None or self.decay == "auto" or is_between(self.decay, 0, 10)
+        has_weight = self.weight is None or (is_between(self.weight, 0, 1) and self.weight < 1)
+        check_fields(
+            self,
+            size=(1 <= self.size <= 100_000, "must be from 1 to 100000 words: 1000 is usual"),
+            decay=(has_decay, "must be from 0 to 10, auto or none: 0.006 is usual"),
+            order=(self.order in (1, 2, 3), "must be 1, 2 or 3: a cache holds too little for longer n-grams"),
+            stopword_fraction=(is_between(self.stopword_fraction, 0, 1), "must be a fraction from 0 to 1"),
+            max_count=(self.max_count >= 1, "would let no word enter: set it to 1 or more"),
+            weight=(has_weight, "must be from 0 to below 1, or none to fit it on held-out text"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureRecipe(WrapperRecipe):
+    """A mixture of n-gram models of parts of the text.
+
+    >>> MixtureRecipe(topics=0)
+    Traceback (most recent call last):
+    ...
+    firth.errors.RecipeError: topics=0 must be from 1 to 1000: 8 is usual.
+    """
+
+    components: Literal["auto", "inputs", "topics"] = "auto"
+    """One component per input file or per topic; auto chooses topics for a single input."""
+    topics: int = 8  # the number of document clusters
+    general: bool = True  # whether to add a component trained on all text
+    adapt: bool = True  # whether the weights adapt to the text being read
+    prior_strength: float | Literal["auto"] = "auto"
+    """The number of words that the held-out weights count for; auto fits it on held-out text."""
+    decay_factor: float | Literal["auto"] = "auto"
+    """The weight of a word one word later: 1 never forgets; auto fits it on held-out text."""
+
+    def __post_init__(self) -> None:
+        if self.components not in ("auto", "inputs", "topics"):
+            raise RecipeError(f"components={self.components!r} must be auto, inputs or topics.")
+        check_fields(
+            self,
+            topics=(1 <= self.topics <= 1000, "must be from 1 to 1000: 8 is usual"),
+            prior_strength=(is_auto_or_positive(self.prior_strength), "must be above 0, or auto: 10 is usual"),
+            decay_factor=(
+                self.decay_factor == "auto" or is_between(self.decay_factor, 0, 1),
+                "must be from 0 to 1, or auto: 0.99 is usual",
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassRecipe(WrapperRecipe):
+    """An n-gram model over word classes; `base` is the recipe of the class model and of the tokenizer.
+
+    >>> ClassRecipe(max_classes=2)
+    Traceback (most recent call last):
+    ...
+    firth.errors.RecipeError: max_classes=2 is too few classes to tell words apart: set it to 10 or more.
+    """
+
+    classes: str | None = None
+    """The source of the classes: a file with a word and its class on each line, or Brown clusters (the folder that
+    `firth train brown` wrote, or a file of paths); none derives classes from the spelling."""
+    max_classes: int = 1000  # the maximum number of classes derived from the spelling
+    delta: float | Literal["auto"] = "auto"
+    """The pseudo-count of each word in its class; auto fits it by leaving one out."""
+
+    def __post_init__(self) -> None:
+        check_fields(
+            self,
+            max_classes=(self.max_classes >= 10, "is too few classes to tell words apart: set it to 10 or more"),
+            delta=(is_auto_or_positive(self.delta), "would give unseen words no probability: set it above 0"),
+        )
+        if self.classes is not None and not self.classes.strip():
+            raise RecipeError("classes names no file: give the path of one, or none for classes by spelling.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxentRecipe(CountRecipe):
+    """A maximum-entropy model.
+
+    >>> MaxentRecipe(order=4)
+    Traceback (most recent call last):
+    ...
+    firth.errors.RecipeError: order=4 must be 1, 2 or 3: for longer n-grams take an n-gram model.
+    """
+
+    order: int = 3  # the length of the longest n-gram features
+    distance_bigrams: bool = True  # features for the last word but one and the next word
+    triggers: int = 10_000  # trigger pairs, those with the highest mutual information; 0 for none
+    window: int = 200  # the reach of a trigger within a document, in tokens with `</s>`
+    exclude_bigrams: bool = True  # whether trigger pairs exclude the bigrams of the text
+    min_count: int = 1  # the minimum count of n-gram and distance-2 bigram features
+    prior: float | None = None  # the variance of the Gaussian prior; none fits it on held-out text
+    iterations: int = 40  # the maximum number of evaluations of the likelihood
+
+    def __post_init__(self) -> None:
+        has_prior = self.prior is None or 0 < self.prior < float("inf")
+        check_fields(
+            self,
+            order=(self.order in (1, 2, 3), "must be 1, 2 or 3: for longer n-grams take an n-gram model"),
+            triggers=(0 <= self.triggers <= 10_000_000, "must be 0 for none, or some thousands of pairs"),
+            window=(1 <= self.window <= 10_000, "must be from 1 to 10000 tokens: 200 is usual"),
+            min_count=(self.min_count >= 1, "must be 1 or more"),
+            prior=(has_prior, "must be above 0, or none to fit it on held-out text: 2 is usual"),
+            iterations=(self.iterations >= 1, "would leave all weights at 0: set it to 1 or more"),
+        )

@@ -61,6 +61,11 @@ class SmoothingInput:
     counts: Counts
     heldout: Trie | None
     fitted: list[Floats] = field(default_factory=list)  # the probabilities of the events of each length so far
+    remarks: dict[str, list[int]] = field(default_factory=dict)  # remark -> the n-gram lengths that it applies to
+
+    def remark(self, n: int, message: str) -> None:
+        """Note at the end, once for all lengths: the counts of counts of n-grams support `message`."""
+        self.remarks.setdefault(message, []).append(n)
 
     @cached_property
     def events(self) -> list[parameters.Events]:
@@ -119,6 +124,8 @@ def plan_smoothing(
         method, name = METHODS[smoothing]
         data = SmoothingInput(trie, recipe, words, counts, heldout)
         found = [method(data, n) for n in range(1, trie.order + 1)]
+        for remark, lengths in data.remarks.items():
+            note(f"{smoothing}: the counts of counts of {', '.join(map(str, lengths))}-grams support {remark}.")
         discounts = [discount for discount, _ in found]
         values = {str(n): value for n, (_, value) in enumerate(found, 1) if value is not None}
         estimated = {name: values} if values else {}
@@ -181,8 +188,8 @@ def _good_turing(data: SmoothingInput, n: int) -> Result:
 
 def _fall_back(data: SmoothingInput, n: int) -> Result:
     """Absolute discounting, for an n-gram length whose counts of counts the method cannot use."""
-    method, discount = data.recipe.smoothing, _absolute_discount(data, n)
-    note(f"{method}: the counts of counts of {n}-grams support no estimate; taking {discount:.3g} off each count.")
+    discount = _absolute_discount(data, n)
+    data.remark(n, f"no estimate; taking {discount:.3g} off each count")
     return Discounts(by_count=np.array([0.0, discount])), {"discount": discount}
 
 
@@ -202,7 +209,7 @@ def _katz(data: SmoothingInput, n: int) -> Result:
         ratios = _katz_ratios(found, cutoff)
         if ratios is not None:
             if cutoff < highest:
-                note(f"katz: the counts of counts of {n}-grams support discounts up to counts of {cutoff} only.")
+                data.remark(n, f"discounts up to counts of {cutoff} only")
             r = np.arange(cutoff + 1)
             return Discounts(by_count=np.append(r * (1 - ratios), 0.0)), [float(ratio) for ratio in ratios[1:]]
     return _fall_back(data, n)
@@ -243,7 +250,7 @@ def _modified_discounts(data: SmoothingInput, n: int) -> list[float]:
         values = [float(j - (j + 1) * y * found[j + 1] / found[j]) for j in (1, 2, 3)]
         if all(0 < value <= j for j, value in enumerate(values, 1)):
             return values
-    note(f"modified-kneser-ney: the counts of counts of {n}-grams support no estimate; taking 0.5, 1 and 1.5.")
+    data.remark(n, "no estimate; taking 0.5, 1 and 1.5")
     return [0.5, 1.0, 1.5]
 
 

@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from firth.artifact.formats.brown import is_paths_file, read_paths
 from firth.artifact.models import load
-from firth.counts.cache import CacheRecipe, train_cache
-from firth.counts.classes import ClassRecipe, class_ids_of, train_classes
+from firth.counts.cache import train_cache
+from firth.counts.classes import class_ids_of, train_classes
 from firth.counts.counting import count_selected, count_text, join_sentences
-from firth.counts.maxent import MaxentModel, MaxentRecipe, train_maxent
-from firth.counts.mixture import MixtureRecipe, train_mixture
-from firth.counts.recipe import NgramRecipe
+from firth.counts.maxent import MaxentModel, train_maxent
+from firth.counts.mixture import train_mixture
+from firth.counts.recipe import CacheRecipe, ClassRecipe, MaxentRecipe, MixtureRecipe, NgramRecipe
 from firth.counts.train import train_ngram, train_unknown_word_model
 from firth.errors import BudgetError, RecipeError
 from firth.fit.run import TrainingResult, TrainingRun

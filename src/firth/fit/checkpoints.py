@@ -37,6 +37,12 @@ def is_unfinished(folder: Path) -> bool:
     return (folder / CHECKPOINT / _MANIFEST).is_file()
 
 
+def is_resumable(folder: Path) -> bool:
+    """Whether training into a folder was begun, in the folder or in its stages or runs, and can be continued."""
+    begun = (folder.parent / f"{folder.name}.{kind}" for kind in ("stages", "runs"))
+    return is_unfinished(folder) or any(path.is_dir() for path in begun)
+
+
 def require_place(folder: Path, resume: bool) -> None:
     """Raise `OutputError` unless a model can be trained into the folder."""
     if is_unfinished(folder):

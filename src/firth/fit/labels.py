@@ -19,7 +19,7 @@ from firth.errors import CorpusError
 from firth.files import digest_bytes, digest_file
 from firth.progress import note
 from firth.tasks.examples import TextExample
-from firth.tasks.readers.columns import HOW
+from firth.tasks.readers.columns import HOW, parse_columns
 from firth.tasks.readers.reader import ExampleReader, read_items, read_task
 from firth.text.corpus import Corpus, Input, save_stdin
 from firth.text.files import CorpusFile, find_files
@@ -72,9 +72,11 @@ class LabelledFile(LabelledInput):
     source: CorpusFile
     encoding: str | None
     field: str
+    """The column of the text, or `text=NAME,label=NAME`."""
 
     def read(self) -> ExampleReader:
-        return read_task("classify", self.source, encoding=self.encoding, columns={"text": self.field})
+        columns = parse_columns(self.field.split(",")) if "=" in self.field else {"text": self.field}
+        return read_task("classify", self.source, encoding=self.encoding, columns=columns)
 
     def digest(self) -> str:
         """A digest of the file and how it is read."""

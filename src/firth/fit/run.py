@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from firth.artifact.models import save
-from firth.errors import BudgetError, CorpusError
+from firth.errors import CorpusError
+from firth.fit.budget import Budget as Budget
 from firth.fit.checkpoints import CheckpointFolder
 from firth.progress import note
 from firth.text.corpus import Corpus, read_corpus
@@ -19,59 +19,6 @@ from firth.tokens.build import open_store, open_tokens
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
-
-Unit = Literal["seconds", "tokens", "flops"]
-
-_UNITS: dict[str, tuple[float, Unit]] = {
-    "s": (1, "seconds"),
-    "sec": (1, "seconds"),
-    "min": (60, "seconds"),
-    "h": (3600, "seconds"),
-    "tok": (1, "tokens"),
-    "ktok": (1e3, "tokens"),
-    "mtok": (1e6, "tokens"),
-    "gtok": (1e9, "tokens"),
-    "flop": (1, "flops"),
-}
-_FORM = re.compile(r"(\d+(?:\.\d+)?(?:e\+?\d+)?)\s*([a-z]+)", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Budget:
-    """An amount of time, tokens or FLOPs.
-
-    >>> Budget.parse("10min").seconds, Budget.parse("300ktok").tokens, Budget.parse("1e15flop").flops
-    (600.0, 300000, 1000000000000000.0)
-    """
-
-    text: str
-    amount: float
-    unit: Unit
-
-    @classmethod
-    def parse(cls, text: str) -> Budget:
-        """The budget that `20s`, `10min`, `3h`, `300ktok`, `20Mtok` or `1e15flop` stands for."""
-        match = _FORM.fullmatch(text.strip())
-        if match is None or match[2].lower() not in _UNITS:
-            raise BudgetError(f"cannot read the budget {text!r}: write it like 20s, 10min, 3h, 300ktok or 1e15flop.")
-        factor, unit = _UNITS[match[2].lower()]
-        amount = float(match[1]) * factor
-        if amount <= 0:
-            raise BudgetError(f"a budget of {text!r} buys nothing: give more.")
-        return cls(text.strip(), amount, unit)
-
-    @property
-    def seconds(self) -> float | None:
-        return self.amount if self.unit == "seconds" else None
-
-    @property
-    def tokens(self) -> int | None:
-        return int(self.amount) if self.unit == "tokens" else None
-
-    @property
-    def flops(self) -> float | None:
-        return self.amount if self.unit == "flops" else None
-
 
 Text = str | Path | Corpus | Iterable[str | Sequence[str]]
 

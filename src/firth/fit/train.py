@@ -10,12 +10,8 @@ from typing import Any
 from firth.abilities import Predicts, Scores
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load, load_tokenizer
-from firth.counts.cache import CacheRecipe
-from firth.counts.classes import ClassRecipe
-from firth.counts.maxent import MaxentRecipe
-from firth.counts.mixture import MixtureRecipe
-from firth.counts.recipe import NgramRecipe
-from firth.errors import BudgetError, RecipeError, near_miss
+from firth.counts.recipe import CacheRecipe, ClassRecipe, MaxentRecipe, MixtureRecipe, NgramRecipe
+from firth.errors import BudgetError, RecipeError
 from firth.fit.adaptive import train_adaptive
 from firth.fit.checkpoints import require_place
 from firth.fit.counts import train_counts
@@ -27,7 +23,7 @@ from firth.lm.pieces import score_documents
 from firth.nets.recipe import NetRecipe
 from firth.progress import note
 from firth.recipes.families import Recipe
-from firth.recipes.nets import SIZES, resize
+from firth.recipes.nets import with_size
 from firth.recipes.table import find_recipe
 from firth.recipes.values import flatten, override, recipe_to_json
 from firth.text.corpus import Corpus
@@ -66,7 +62,7 @@ def train(
     """
     name = recipe if isinstance(recipe, str) else str(recipe_to_json(recipe)["type"])
     found = find_recipe(recipe) if isinstance(recipe, str) else recipe
-    wanted = override(found if size is None else _resized(found, name, size), settings)
+    wanted = override(found if size is None else with_size(found, name, size), settings)
     folder = Path(out)
     if resume and (folder / "manifest.json").exists():
         return _load_finished(folder, wanted, settings, size)
@@ -135,14 +131,6 @@ def _open_training(recipe: Recipe, texts: Sequence[Text], field: str, encoding: 
     if isinstance(recipe, ClassifierRecipe):
         return open_labelled(texts, field, encoding)
     return open_corpus(texts, field, encoding, layout)
-
-
-def _resized(recipe: Recipe, name: str, size: str) -> Recipe:
-    if not isinstance(recipe, NetRecipe) or recipe.output.kind == "direct":
-        raise RecipeError(f"{name} comes in one size: leave --size out.")
-    if size not in SIZES:
-        raise RecipeError(f"there is no size {size!r}: {near_miss(size, SIZES)}")
-    return resize(recipe, size)
 
 
 def _load_finished(folder: Path, recipe: Recipe, settings: Sequence[str], size: str | None) -> Any:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from firth.counts.cache import CacheRecipe
-from firth.counts.classes import ClassRecipe
-from firth.counts.maxent import MaxentRecipe
-from firth.counts.mixture import MixtureRecipe
-from firth.counts.recipe import NgramRecipe
+from firth.counts.recipe import CacheRecipe, ClassRecipe, MaxentRecipe, MixtureRecipe, NgramRecipe
 
 
 def unigram() -> NgramRecipe:

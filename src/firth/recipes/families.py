@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from firth.counts.cache import CacheRecipe
-from firth.counts.classes import ClassRecipe
-from firth.counts.maxent import MaxentRecipe
-from firth.counts.mixture import MixtureRecipe
-from firth.counts.recipe import NgramRecipe
+from firth.counts.recipe import CacheRecipe, ClassRecipe, MaxentRecipe, MixtureRecipe, NgramRecipe
 from firth.nets.recipe import NetRecipe
 from firth.recipes.ensemble import EnsembleRecipe
 from firth.tasks.recipe import LinearRecipe, TaskRecipe

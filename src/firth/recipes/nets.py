@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from firth.errors import ArgumentError, near_miss
 from firth.nets.recipe import (
     EmbeddingRecipe,
     EncoderRecipe,
@@ -20,6 +21,15 @@ _TRANSFORMERS = {"tiny": (2, 128, 2), "mini": (4, 256, 4), "small": (4, 512, 8),
 """Layers, width and heads (Turc et al. 2019); base is the recipe as published."""
 _OTHERS = {"tiny": 64, "mini": 128, "small": 256}
 _LENGTHS = {"tiny": 64, "mini": 128, "small": 128}
+
+
+def with_size(recipe: object, name: str, size: str) -> NetRecipe:
+    """The recipe called `name` in another size; raises `ArgumentError` if it has no such size."""
+    if not isinstance(recipe, NetRecipe) or recipe.output.kind == "direct":
+        raise ArgumentError(f"{name} comes in one size: leave --size out.")
+    if size not in SIZES:
+        raise ArgumentError(f"there is no size {size!r:.80}: {near_miss(size, SIZES)}")
+    return resize(recipe, size)
 
 
 def resize(recipe: NetRecipe, size: str) -> NetRecipe:

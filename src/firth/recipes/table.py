@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from firth.errors import RecipeError, near_miss
+from firth.errors import ArgumentError, near_miss
 from firth.recipes import counts, nets, tokenizers, vectors
 from firth.recipes.families import Recipe
 
-_SHORT_NAME = re.compile(r"([a-z]+)([0-9]+)")
+_SHORT_NAME = re.compile(r"([a-z]+)([0-9]{1,3})")
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ RECIPES: dict[str, RecipeEntry] = {
 
 
 def find_entry(name: str) -> RecipeEntry:
-    """The entry of that name; a wrong name raises `RecipeError` with the nearest right one.
+    """The entry of that name; a wrong name raises `ArgumentError` with the nearest right one.
 
     >>> find_entry("mkn4").make().order
     4
@@ -150,7 +150,7 @@ def find_entry(name: str) -> RecipeEntry:
         make: Callable[[], Any] = long.make
         return replace(long, make=lambda: replace(make(), order=int(short[2])))
     if name not in RECIPES:
-        raise RecipeError(f"there is no recipe {name!r}: {near_miss(name, RECIPES)}")
+        raise ArgumentError(f"there is no recipe {name!r:.80}: {near_miss(name, RECIPES)}")
     return RECIPES[name]
 
 
@@ -162,7 +162,7 @@ def find_recipe(name: str) -> Recipe:
     >>> find_recipe("wordpeice")
     Traceback (most recent call last):
     ...
-    firth.errors.RecipeError: there is no recipe 'wordpeice': did you mean 'wordpiece'?
+    firth.errors.ArgumentError: there is no recipe 'wordpeice': did you mean 'wordpiece'?
     """
     return find_entry(name).make()
 

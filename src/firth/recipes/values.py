@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from firth.errors import ArtifactError, RecipeError, near_miss
+from firth.errors import ArgumentError, ArtifactError, near_miss
 from firth.recipes.families import FAMILIES, Recipe
 from firth.recipes.peers import peer_hint
 from firth.recipes.table import RECIPES, find_recipe
@@ -40,8 +41,8 @@ def recipe_from_json(data: dict[str, Any]) -> Recipe:
     """
     fields = dict(data)
     name = fields.pop("type", None)
-    if name not in FAMILIES:
-        raise ArtifactError(f"the recipe is of an unknown type {name!r}: upgrade Firth to read it.")
+    if not isinstance(name, str) or name not in FAMILIES:
+        raise ArtifactError(f"the recipe is of an unknown type {name!r:.80}: upgrade Firth to read it.")
     return typing.cast(Recipe, _from_json(FAMILIES[name], fields, "recipe"))
 
 
@@ -59,9 +60,9 @@ def _nested_recipe(hint: Any) -> type | None:
 def _from_json(kind: type, data: Any, where: str) -> Any:
     hints = field_types(kind)
     if not isinstance(data, dict):
-        raise ArtifactError(f"{where} is {data!r}, not an object with fields: write it again with firth train.")
+        raise ArtifactError(f"{where} is {data!r:.80}, not an object with fields: write it again with firth train.")
     if unknown := sorted(set(data) - set(hints)):
-        raise ArtifactError(f"{where} has unknown fields ({', '.join(unknown)}): upgrade Firth to read it.")
+        raise ArtifactError(f"{where} has unknown fields ({', '.join(unknown):.80}): upgrade Firth to read it.")
     if missing := sorted(set(hints) - set(data)):
         raise ArtifactError(
             f"{where} lacks {', '.join(missing)}: it was made by another Firth; train or import it again."
@@ -73,7 +74,7 @@ def _from_json(kind: type, data: Any, where: str) -> Any:
         if nested is not None and not (value is None and fits(None, hint)):
             value = _from_json(nested, value, f"{where}.{name}")
         elif not fits(value, hint):
-            raise ArtifactError(f"{where}.{name} is {value!r}, not {describe_type(hint)}.")
+            raise ArtifactError(f"{where}.{name} is {value!r:.80}, not {describe_type(hint)}.")
         values[name] = tuple(value) if hint == _NAMES else value
     return kind(**values)
 
@@ -96,7 +97,16 @@ def difference(first: Recipe, second: Recipe) -> dict[str, tuple[Any, Any]]:
     >>> difference(find_recipe("bpe"), find_recipe("byte-bpe"))
     {'model': ('bpe', 'byte-bpe')}
     """
-    one, two = flatten(recipe_to_json(first)), flatten(recipe_to_json(second))
+    return differing_fields(recipe_to_json(first), recipe_to_json(second))
+
+
+def differing_fields(first: dict[str, Any], second: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Dotted name -> its value in the first and in the second JSON object, where they differ.
+
+    >>> differing_fields({"seed": 1, "budget": {"asked": "20s"}}, {"seed": 1, "budget": {"asked": None}})
+    {'budget.asked': ('20s', None)}
+    """
+    one, two = (flatten(json.loads(json.dumps(values))) for values in (first, second))  # tuples become lists
     return {name: (one.get(name), two.get(name)) for name in one | two if one.get(name) != two.get(name)}
 
 
@@ -112,7 +122,7 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
-            raise RecipeError(f"--set takes key=value, not {setting!r}.")
+            raise ArgumentError(f"--set takes key=value, not {setting!r:.80}.")
         changes[name.strip()] = value.strip()
     if not changes:
         return recipe
@@ -127,14 +137,14 @@ def _set_fields(part: Any, changes: Mapping[str, str], prefix: str, known: Itera
     for name in dict.fromkeys(name.partition(".")[0] for name in changes):
         if name not in hints:
             whole = prefix + next(key for key in changes if key.partition(".")[0] == name)
-            raise RecipeError(f"there is no field {whole!r}: {_advise(whole, name, hints, known)}")
+            raise ArgumentError(f"there is no field {whole!r:.80}: {_advise(whole, name, hints, known)}")
         nested_changes = {
             key.removeprefix(f"{name}."): value for key, value in changes.items() if key.startswith(f"{name}.")
         }
         nested, value = _nested_recipe(hints[name]), getattr(part, name)
         if nested is None or (value is None and name not in changes):
             if nested_changes:
-                raise RecipeError(f"{name!r} has no fields of its own: set {name}=value.")
+                raise ArgumentError(f"{name!r:.80} has no fields of its own: set {name}=value.")
             values[name] = parse_value(changes[name], hints[name], prefix + name)
             continue
         if name in changes:
@@ -154,7 +164,7 @@ def _advise(whole: str, name: str, hints: Mapping[str, Any], known: Iterable[str
 def _find_nested(name: str, kind: type, whole: str) -> Any:
     matching = [known for known, entry in RECIPES.items() if isinstance(entry.make(), kind)]
     if name not in matching:
-        raise RecipeError(f"{whole}={name!r} names no recipe that fits there: {near_miss(name, matching)}")
+        raise ArgumentError(f"{whole}={name!r:.80} names no recipe that fits there: {near_miss(name, matching)}")
     return find_recipe(name)
 
 
@@ -164,7 +174,7 @@ def parse_value(text: str, hint: Any, name: str) -> Any:
         value = _parse_option(text, option)
         if value is not _WRONG:
             return value
-    raise RecipeError(f"{name}={text!r} is wrong: {name} takes {describe_type(hint)}.")
+    raise ArgumentError(f"{name}={text!r:.80} is wrong: {name} takes {describe_type(hint)}.")
 
 
 def _parse_option(text: str, option: Any) -> Any:

@@ -50,14 +50,21 @@ class ExampleScore(NamedTuple):
 
 
 def write_task_report(
-    model: Any, path: Path, out: Path, *, name: str, seed: int = 0, skip_bad: bool = False
+    model: Any,
+    path: Path,
+    out: Path,
+    *,
+    name: str,
+    seed: int = 0,
+    skip_bad: bool = False,
+    columns: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Evaluate a model as `evaluate_task` does and write the page; returns the metrics and the path of the page."""
     if out.is_dir():
         raise OutputError(f"{out} is a folder: name a file with -o, such as {out / 'report.html'}.")
     predictor: Any = require_task_predictor(model)
     with new_file(out) as file:
-        examples, answers = predict_labelled(predictor, path, skip_bad=skip_bad)
+        examples, answers = predict_labelled(predictor, path, skip_bad=skip_bad, columns=columns)
         metrics: dict[str, Any] = predictor.measure(examples, answers, seed=seed)
         report = {
             "model": name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,8 @@ from tests.artifact.formats.small_transformers import (
     tokenizer_of,
     transformers,
 )
-from tests.command import firth
+from tests.command import assert_refused, firth
+from tests.vectors.small_models import save_model
 
 
 @EVERY
@@ -236,3 +238,16 @@ def test_write_folder_takes_parts(tmp_path: Path) -> None:
     assert firth("export", tmp_path / "kept", "huggingface", tmp_path / "again").code == 0
     for file in (tmp_path / "out").iterdir():
         assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes()
+
+
+def test_a_full_disk_is_told_in_one_sentence(tmp_path: Path) -> None:
+    """No file may grow beyond a few kilobytes: writing the weights fails as on a full disk."""
+    save_model(model_of(small(bert())), tmp_path / "bert")
+    before, highest = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, highest))
+    try:
+        shown = firth("export", tmp_path / "bert", "huggingface", tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, highest))
+    assert_refused(shown, f"cannot write {tmp_path / 'out'}: file too large")
+    assert [path.name for path in tmp_path.iterdir()] == ["bert"]

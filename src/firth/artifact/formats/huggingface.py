@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from firth.artifact.formats.huggingface_config import Config, model_type_for, model_type_of, stored_recipe
 from firth.artifact.formats.huggingface_tasks import HfTaskHead, split_head, task_recipe_of, task_to_huggingface
@@ -34,7 +34,7 @@ from firth.artifact.formats.huggingface_weights import (
 from firth.artifact.manifest import parse_json
 from firth.artifact.models import save_imported
 from firth.artifact.restore import restore
-from firth.artifact.tensors import read_errors, read_header
+from firth.artifact.tensors import read_errors, read_header, write_tensors
 from firth.errors import AbilityError, ArtifactError
 from firth.files import digest_file, new_folder
 from firth.lm.language_model import UnknownWordModel
@@ -102,8 +102,8 @@ def _write_files(
     with new_folder(path) as draft:
         for name, content in files.items():
             (draft / name).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        save_file(contiguous, draft / _WEIGHTS, metadata={"format": "pt"})
+        arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
+        write_tensors(draft / _WEIGHTS, arrays, metadata={"format": "pt"})
     return {
         "type": model_type.name,
         **({"architecture": config["architectures"][0]} if for_task else {}),

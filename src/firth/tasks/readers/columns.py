@@ -31,14 +31,15 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
 TASKS = tuple(ROLES)
 
 HOW = {
-    "classify": "give TSV with the columns label and text_a named in its first line, JSONL with the fields label and "
-    "text, or lines that begin with __label__NAME",
-    "pair": "give TSV with the columns label, text_a and text_b named in its first line, or JSONL with these fields",
+    "classify": "give TSV or CSV with the columns label and text_a named in its first line, JSONL with the fields "
+    "label and text, or lines that begin with __label__NAME",
+    "pair": "give TSV or CSV with the columns label, text_a and text_b named in its first line, or JSONL with these "
+    "fields",
     "tag": "give a word and its tag on each line with a blank line between sentences, CoNLL-U, or lines of word/TAG",
     "span": "give JSON as SQuAD has it",
     "choice": "give JSONL with the fields context, question, choices and label",
-    "generate": "give TSV with two columns, the source and the target, named in its first line, or JSONL with the "
-    "fields source and target",
+    "generate": "give TSV or CSV with two columns, the source and the target, named in its first line, or JSONL with "
+    "the fields source and target",
 }
 Given = TypeVar("Given")
 
@@ -66,11 +67,31 @@ class ReadOptions:
 def read_options(task: str, labelled: bool, columns: Mapping[str, str] | None) -> ReadOptions:
     """Options whose task and roles are checked."""
     if task not in TASKS:
-        raise CorpusError(f"there is no task {task!r}: {near_miss(task, TASKS)}")
-    for role in columns or {}:
-        if role not in (known := ROLES[task]):
-            raise CorpusError(f"{task} has no part {role!r} that a field could be named for: {near_miss(role, known)}")
-    return ReadOptions(task, labelled, dict(columns or {}))
+        raise CorpusError(f"there is no task {task!r:.80}: {near_miss(task, TASKS)}")
+    usual = {name: role for role, names in ROLES[task].items() for name in names}
+    chosen = {}
+    for given, column in (columns or {}).items():
+        role = given if given in ROLES[task] else usual.get(given)  # text_a=review, too, names the text of classify
+        if role is None:
+            known = near_miss(given, ROLES[task])
+            raise CorpusError(f"{task} has no part {given!r:.80} that a field could be named for: {known}")
+        chosen[role] = column
+    return ReadOptions(task, labelled, chosen)
+
+
+def parse_columns(given: Iterable[str]) -> dict[str, str]:
+    """The columns of roles from ROLE=NAME options.
+
+    >>> parse_columns(["tag=xpos"])
+    {'tag': 'xpos'}
+    """
+    columns = {}
+    for one in given:
+        role, _, name = (part.strip() for part in one.partition("="))
+        if not (role and name):
+            raise CorpusError(f"--field {one!r:.80} must be ROLE=NAME, such as --field text_a=review.")
+        columns[role] = name
+    return columns
 
 
 def likely_task(names: Collection[str]) -> str | None:

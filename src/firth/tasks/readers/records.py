@@ -171,7 +171,7 @@ class Records:
             label = self._value(record, "label")
             if type(label) is not int or not 0 <= label < len(choices):
                 raise CorpusError(
-                    f"{origin} has the label {label!r}: give the index of the correct choice, from 0 to "
+                    f"{origin} has the label {label!r:.80}: give the index of the correct choice, from 0 to "
                     f"{len(choices) - 1}."
                 )
         name = str(record.get(self.options.find("id", record) or "", ""))
@@ -213,7 +213,10 @@ class Records:
         )
 
     def _remedy(self, record: Record, role: str) -> str:
-        return hint(self.options, record) or f"give it there, or name the field by --field {role}=NAME"
+        fields = f"{', '.join(map(str, record)):.200}" or "none"
+        return hint(self.options, record) or (
+            f"its fields are {fields}; give it there, or name the field that holds it by --field {role}=NAME"
+        )
 
     def _value(self, record: Record, role: str) -> Any:
         return record.get(self.options.find(role, record) or "")
