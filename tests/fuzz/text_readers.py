@@ -9,11 +9,14 @@ import lzma
 import os
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from firth.errors import CorpusError
 from firth.report.suite_files import read_contexts, read_labelled, read_pairs, read_questions
 from firth.tasks.readers.reader import read_task
 from firth.text.corpus import read_corpus
@@ -151,10 +154,11 @@ LABELLED: dict[str, dict[str, str | bytes]] = {
 
 
 def read_labelled_task(task: str, path: Path) -> None:
-    """Read examples with labels, without them, and with invalid ones skipped."""
-    list(read_task(task, path, labelled=False))
+    """Read examples with labels, without them, and with invalid ones skipped; all must be writable as UTF-8."""
     skipping = read_task(task, path, skip_bad=True)
-    list(skipping)
+    for reader in (read_task(task, path, labelled=False), skipping, read_task(task, path)):
+        with suppress(CorpusError):
+            json.dumps([asdict(example) for example in reader], ensure_ascii=False).encode()
     skipping.notes()
     list(read_task(task, path))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from firth.cli.artifacts import export_, import_, info, verify
+from firth.cli.cache import cache
 from firth.cli.corpus import check
 from firth.cli.evaluate import evaluate, predict
 from firth.cli.recipes import demo, diff, recipes
@@ -13,14 +14,15 @@ from firth.cli.use import embed, fill, generate, score, similar
 
 app = typer.Typer(
     name="firth",
-    help="Language models from raw text, English, Chinese and others. Exit code 0: done; 1: failed; 2: wrong usage.",
+    help="Language models from raw text, English, Chinese and others. Exit code 0: done; 1: failed; 2: wrong usage. "
+    "Token stores are cached in the folder FIRTH_CACHE, or ~/.cache/firth (firth cache).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 VERBS = (
     recipes, diff, check, train, adapt, finetune, mix, score, generate, fill, similar, embed, predict, evaluate,
-    export_, import_, info, verify, demo,
+    export_, import_, info, verify, cache, demo,
 )  # fmt: skip
 for function in VERBS:
     app.command(function.__name__.rstrip("_"))(function)
