@@ -45,6 +45,7 @@ class FuzzReport:
     crashes: int = 0  # exceptions that are no `FirthError`, and signals
     hangs: int = 0
     peak_mb: float = 0.0  # above the memory before the first input
+    peak_at: int = 0  # the input that reached it
     seconds: float = 0.0
     findings: dict[str, int] = field(default_factory=dict)  # how often each was seen
 
@@ -65,6 +66,7 @@ class SharedState:
         self.index: Synchronized[int] = context.Value(ctypes.c_longlong, 0)
         self.refused: Synchronized[int] = context.Value(ctypes.c_longlong, 0)
         self.peak_kb: Synchronized[int] = context.Value(ctypes.c_longlong, 0)
+        self.peak_at: Synchronized[int] = context.Value(ctypes.c_longlong, 0)
 
 
 def fuzz(reader: FuzzReader, limits: Limits, seed: int, save: Path) -> FuzzReport:
@@ -93,7 +95,7 @@ def fuzz(reader: FuzzReader, limits: Limits, seed: int, save: Path) -> FuzzRepor
             first = state.index.value
             shutil.rmtree(folder, ignore_errors=True)
     report.inputs, report.refused = first, state.refused.value
-    report.peak_mb = round(state.peak_kb.value / 1024, 1)
+    report.peak_mb, report.peak_at = round(state.peak_kb.value / 1024, 1), state.peak_at.value
     report.seconds = round(time.monotonic() - began, 1)
     report.findings = _count_findings(save, reader.name)
     report.crashes = sum(report.findings.values()) - report.hangs
@@ -126,7 +128,8 @@ def _work(
             what = f"{type(error).__name__} in {Path(where.filename).name}:{where.name}"
             _save_input(folder / "input", save, reader.name, index, what, traceback.format_exc())
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base
-        state.peak_kb.value = max(state.peak_kb.value, peak)
+        if peak > state.peak_kb.value:
+            state.peak_kb.value, state.peak_at.value = peak, index
         index += 1
     state.index.value = index
 

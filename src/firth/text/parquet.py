@@ -31,7 +31,7 @@ def read_column(source: CorpusFile, field: str) -> Iterator[tuple[str, object]]:
             # otherwise a whole column would be in memory
             with pq.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False) as table:
                 _check_column(table.schema_arrow, field, source.name)
-                size, dictionary = _page_sizes(file, table.metadata, field)
+                size, dictionary = _page_sizes(file, field)
                 if size > limit:
                     raise expands_too_much(source.name, limit)
                 row, rows = 0, min(_ROWS, _MAX_BATCH // (dictionary + 1) + 1)
@@ -61,18 +61,13 @@ def _check_column(schema: Any, field: str, name: str) -> None:
         raise CorpusError(f"the column {field!r} of {name} holds {kind}, not text: choose another with --field.")
 
 
-def _page_sizes(file: Path | BinaryIO, metadata: Any, field: str) -> tuple[int, int]:
+def _page_sizes(file: Path | BinaryIO, field: str) -> tuple[int, int]:
     """The bytes of all pages of a column after decompression, and of its largest dictionary."""
     size = dictionary = 0
     with open(file, "rb") if isinstance(file, Path) else nullcontext(file) as stream:
-        for group in map(metadata.row_group, range(metadata.num_row_groups)):
-            for column in map(group.column, range(group.num_columns)):
-                if column.path_in_schema == field:
-                    offsets = (column.dictionary_page_offset, column.data_page_offset)
-                    first = min(offset for offset in offsets if offset)
-                    for page in read_pages(stream, first, column.total_compressed_size):
-                        size += page.size
-                        dictionary = max(dictionary, page.size if page.is_dictionary else 0)
+        for page in read_pages(stream, field):
+            size += page.size
+            dictionary = max(dictionary, page.size if page.is_dictionary else 0)
     return size, dictionary
 
 

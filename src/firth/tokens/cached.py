@@ -87,7 +87,8 @@ def _open(digest: str, vocabulary: int, tokenizer: str) -> TokenStore | None:
     try:
         store = open_verified(folder, vocabulary)
     except StoreError as error:
-        return _discard(folder, str(error).partition(": ")[0])
+        _discard(folder, str(error).partition(": ")[0])
+        return None
     if store.info.tokenizer != tokenizer:
         return None
     with suppress(OSError):
@@ -105,7 +106,9 @@ def _read_key(key: Path) -> CachedDigests | None:
         intact = entry["digest"] == digests.seal(key.name) and all(map(_DIGEST.fullmatch, digests))
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         intact = False
-    return digests if intact else _discard(key)
+    if not intact:
+        _discard(key)
+    return digests if intact else None
 
 
 def _tokenizer_file(digest: str) -> Path:
@@ -120,7 +123,10 @@ def _read_tokenizer(digest: str) -> bytes | None:
         data = path.read_bytes()
     except OSError:
         data = b""
-    return data if digest_bytes(data) == digest else _discard(path)
+    if digest_bytes(data) == digest:
+        return data
+    _discard(path)
+    return None
 
 
 def _discard(path: Path, what: str = "") -> None:
