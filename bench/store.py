@@ -21,7 +21,7 @@ import data
 import firth
 from firth.tokens.build import build_store, open_tokens
 from firth.tokens.recipe import TokenizerRecipe
-from firth.tokens.store import TokenStore
+from firth.tokens.store import FILES, TokenStore, open_verified
 from firth.tokens.train import train_tokenizer
 from harness import make_parser, peak_kilobytes, run_child, timed
 
@@ -92,6 +92,9 @@ def tokenised_lines() -> Iterator[str]:
 def measure_reading(folder: Path) -> None:
     store, seconds = timed(lambda: TokenStore(folder))
     print(f"reopening: {seconds * 1e3:.2f} ms (limit 50)")
+    _, seconds = timed(lambda: open_verified(folder, 1 << 16))
+    size = sum((folder / name).stat().st_size for name in FILES)
+    print(f"verifying {size / 1e9:.2f} GB found in the cache: {seconds:.2f} s, {size / 1e9 / seconds:.2f} GB/s")
     rng = np.random.default_rng(0)
     starts = [rng.integers(0, len(store) - 128, size=64) for _ in range(200)]
     times = [timed(lambda: store.windows(begins, 128))[1] for begins in starts]  # noqa: B023

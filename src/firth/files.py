@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import glob
 import hashlib
@@ -9,13 +10,16 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
 from firth.errors import OutputError
+from firth.progress import note
 
-_DRAFT_SUFFIX = ".tmp"  # of files and folders that are being written
+_PREFIX = ".firth-"  # of temporary files and folders
+_DRAFT_SUFFIX = ".tmp"  # of those that are being written
 
 
 def digest_bytes(data: bytes | memoryview) -> str:
@@ -30,12 +34,41 @@ def digest_file(path: Path) -> str:
 
 
 def cache_folder() -> Path:
-    """The folder of token stores: `$FIRTH_CACHE`, or `firth` in the user's cache folder."""
+    """The folder of token stores: `$FIRTH_CACHE`, or `firth` in the user's cache folder.
+
+    If it cannot be written, it is a temporary folder that is removed at exit, with a note.
+    """
+    return _writable_folder(_chosen_cache())
+
+
+def _chosen_cache() -> Path:
     chosen = os.environ.get("FIRTH_CACHE")
     if chosen:
-        return Path(chosen)
+        return Path(chosen).absolute()
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "firth"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "firth"
+    except RuntimeError:  # the user has no home folder
+        return Path(os.devnull, "cache")
+
+
+@cache
+def _writable_folder(chosen: Path) -> Path:
+    try:
+        chosen.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=chosen):
+            return chosen
+    except OSError as error:
+        reason = error.strerror or str(error)
+    stack = ExitStack()
+    with writing(parent := Path(tempfile.gettempdir())):
+        folder = stack.enter_context(draft_folder(parent))
+    atexit.register(stack.close)
+    note(
+        f"the cache folder {chosen} cannot be written ({reason.lower()}): a temporary one is used for this run; "
+        "set FIRTH_CACHE to a folder you may write to"
+    )
+    return folder
 
 
 @contextmanager
@@ -44,12 +77,16 @@ def writing(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        is_cache = target.is_relative_to(_chosen_cache())
+        other = "set FIRTH_CACHE to another folder" if is_cache else "choose another folder"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            remedy = "the disk is full: free some space or choose another folder"
+            free = "free some space, for example by firth cache --clear," if is_cache else "free some space"
+            remedy = f"the disk is full: {free} or {other}"
         elif error.errno in (errno.ENOTDIR, errno.EEXIST):
-            remedy = "a part of that path is a file: choose another folder"
+            remedy = f"a part of that path is a file: {other}"
         else:
-            remedy = f"{(error.strerror or str(error)).lower()}: choose a folder you may write to"
+            where = other if is_cache else "choose a folder you may write to"
+            remedy = f"{(error.strerror or str(error)).lower()}: {where}"
         raise OutputError(f"cannot write {target}: {remedy}.") from error
 
 
@@ -96,16 +133,15 @@ def _prepare_drafts(parent: Path) -> str:
     The drafts of killed processes of this machine, files and folders, are removed.
     """
     parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".firth-{_machine()}-"
-    for old in parent.glob(f"{glob.escape(prefix)}*{_DRAFT_SUFFIX}"):
-        writer = old.name.removeprefix(prefix).partition(".")[0]
-        if writer.isdecimal() and not _is_alive(int(writer)):
-            if old.is_dir() and not old.is_symlink():
-                shutil.rmtree(old, ignore_errors=True)
-            else:
-                with suppress(OSError):  # of another user, or removed by another process
-                    old.unlink()
-    return f"{prefix}{os.getpid()}."
+    for old in parent.glob(f"{glob.escape(_PREFIX)}*{_DRAFT_SUFFIX}"):
+        if not is_abandoned(old):
+            continue
+        if old.is_dir() and not old.is_symlink():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            with suppress(OSError):  # of another user, or removed by another process
+                old.unlink()
+    return temporary_prefix()
 
 
 def sync_all(folder: Path) -> None:
@@ -118,6 +154,18 @@ def sync_all(folder: Path) -> None:
 def _machine() -> str:
     """The name of this machine without dots; folders may be shared between machines."""
     return os.uname().nodename.replace(".", "-")
+
+
+def temporary_prefix() -> str:
+    """How the names of temporary files of this process begin."""
+    return f"{_PREFIX}{_machine()}-{os.getpid()}."
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether a temporary file or folder was left by a process of this machine that is gone."""
+    prefix = f"{_PREFIX}{_machine()}-"
+    writer = path.name.removeprefix(prefix).partition(".")[0]
+    return path.name.startswith(prefix) and writer.isdecimal() and not _is_alive(int(writer))
 
 
 def _is_alive(process: int) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "firth"
 ORDER = [
-    ["errors", "cores", "memory", "plots", "files", "progress", "abilities", "prefetch"],
+    ["errors", "cores", "memory", "plots", "files", "progress", "abilities", "prefetch", "cache"],
     ["text"],
     ["tokens"],
     ["decoding"],

@@ -9,6 +9,7 @@ from typer import Option
 
 import firth
 from firth.cli.artifacts import export_, import_, info, verify
+from firth.cli.cache import cache
 from firth.cli.corpus import check
 from firth.cli.evaluate import evaluate, predict
 from firth.cli.recipes import demo, diff, recipes
@@ -35,12 +36,15 @@ def options_of_all(
         bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Language models from raw text, English, Chinese and others. Exit code 0: done; 1: failed; 2: wrong usage."""
+    """Language models from raw text, English, Chinese and others. Exit code 0: done; 1: failed; 2: wrong usage.
+
+    Token stores are cached in the folder FIRTH_CACHE, or ~/.cache/firth (see firth cache).
+    """
 
 
 VERBS = (
     recipes, diff, check, train, adapt, finetune, mix, score, generate, fill, similar, embed, predict, evaluate,
-    export_, import_, info, verify, demo,
+    export_, import_, info, verify, cache, demo,
 )  # fmt: skip
 for function in VERBS:
     app.command(function.__name__.rstrip("_"))(function)

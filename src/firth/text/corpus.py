@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from firth.errors import CorpusError, near_miss
-from firth.files import cache_folder, digest_file, writing
+from firth.files import cache_folder, digest_file, is_abandoned, temporary_prefix, writing
 from firth.text.files import CorpusFile, find_files
 from firth.text.layout import Document, Layout, RawDocument, TextBlock, detect_layout, pack_documents, sentences_of
 from firth.text.oracle import PREFIX, builtin_documents, entropy_of
@@ -296,7 +296,9 @@ def _temporary_file() -> Path:
     folder = cache_folder() / "spool"
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder)
+        for old in filter(is_abandoned, folder.iterdir()):
+            old.unlink(missing_ok=True)
+        handle, name = tempfile.mkstemp(prefix=temporary_prefix(), dir=folder)
     os.close(handle)
     atexit.register(Path(name).unlink, missing_ok=True)
     return Path(name)

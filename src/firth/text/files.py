@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import stat
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +44,8 @@ _MAGIC = {
 _FOREIGN = {b"PK\x03\x04": "a zip archive: unpack it first", b"%PDF-": "a PDF: convert it to text first"}
 _BLOCK = 1 << 18
 _ZSTD_INPUT = 1 << 10  # bytes; four may decompress to 128 kB, so these to at most 32 MB
+MAX_EXPANSION = 100  # times the size of a compressed file; text is rarely compressed to less than a twentieth
+_ALWAYS_EXPANDED = 1 << 26  # bytes that any compressed file may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +107,43 @@ def open_seekable(source: CorpusFile) -> Iterator[Path | BinaryIO]:
         yield copy
 
 
+def expanded_limit(compressed: int) -> int:
+    """The bytes to which a compressed file of that size may expand: `$FIRTH_MAX_EXPANSION` times as many, or 100."""
+    given = os.environ.get("FIRTH_MAX_EXPANSION") or str(MAX_EXPANSION)
+    if not given.isdecimal() or len(given) > 15:
+        raise CorpusError(f"FIRTH_MAX_EXPANSION={given!r:.40} must be a whole number, such as 1000.")
+    return max(_ALWAYS_EXPANDED, int(given) * compressed)
+
+
+def expands_too_much(name: str, limit: int) -> CorpusError:
+    """The error for a compressed file that expands to more than `limit` bytes."""
+    return CorpusError(
+        f"{name} expands to over {limit:,} bytes, far more than text does: if that is intended, unpack it first or set "
+        "FIRTH_MAX_EXPANSION to a larger factor than 100, such as 10000."
+    )
+
+
 class _Stream(io.RawIOBase):
     def __init__(self, source: CorpusFile, file: BinaryIO) -> None:
         self._name = source.name
         self._file = file
         self._bytes = _DECOMPRESSORS[source.compression](file)
+        self._limit = expanded_limit(os.fstat(file.fileno()).st_size) if source.compression else sys.maxsize
+        self._read = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         try:
-            return int(self._bytes.readinto(buffer) or 0)
+            size = int(self._bytes.readinto(buffer) or 0)
         except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
             reason = "it ends too early" if isinstance(error, EOFError) else str(error)
             raise CorpusError(f"{self._name} is damaged ({reason}): fetch or compress it again.") from error
+        self._read += size
+        if self._read > self._limit:
+            raise expands_too_much(self._name, self._limit)
+        return size
 
     def close(self) -> None:
         self._file.close()

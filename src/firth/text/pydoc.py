@@ -19,6 +19,7 @@ from pathlib import Path
 
 from firth.errors import OutputError
 from firth.files import cache_folder, digest_bytes, digest_file, write_file
+from firth.progress import note
 from firth.text.layout import RawDocument
 
 PACKAGES = (  # all are installed with Firth
@@ -65,13 +66,20 @@ def pydoc_entries() -> Iterator[PydocEntry]:
         digest, _, lines = cached.read_bytes().partition(b"\n")
     except OSError:
         digest, lines = b"", b""
-    if digest != digest_bytes(lines).encode():  # missing or damaged
+    if digest != _seal(cached, lines):
+        if cached.exists():
+            note(f"the cache is damaged: {cached} has changed since it was written; it is made again")
         lines = b"".join(json.dumps(asdict(entry)).encode() + b"\n" for entry in _extract())
         with suppress(OutputError, OSError):  # without a cache the same text is extracted again next time
-            write_file(cached, digest_bytes(lines).encode() + b"\n" + lines)
+            write_file(cached, _seal(cached, lines) + b"\n" + lines)
     for line in lines.splitlines():
         fields = json.loads(line)
         yield PydocEntry(**fields | {"parameters": tuple(map(tuple, fields["parameters"]))})
+
+
+def _seal(cached: Path, lines: bytes) -> bytes:
+    """The digest of the text and the name of its file."""
+    return digest_bytes(cached.name.encode() + lines).encode()
 
 
 def _installation() -> str:

@@ -12,15 +12,15 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from firth.errors import CorpusError, EncodingError, near_miss
+from firth.errors import CorpusError, EncodingError
 from firth.text.encoding import canonical_encoding, codec_name, detect_encoding, mixed_encodings, require_same_encoding
-from firth.text.files import CorpusFile, open_bytes, open_seekable
+from firth.text.files import CorpusFile, open_bytes
 from firth.text.layout import RawDocument
+from firth.text.parquet import missing_field, read_column
 
 PIECE = 1 << 20  # characters; a longer document is read in pieces
 MAX_LINE = 1 << 23  # characters; a longer line raises an error, so that memory is bounded
 _BLOCK = 1 << 18  # bytes
-_ROWS = 256
 _BLANK = re.compile(r"\n\s*\n")
 
 
@@ -252,17 +252,8 @@ def _field_of(line: str, field: str, where: str) -> Any:
     if not isinstance(record, dict):
         raise CorpusError(f"{where} is not a JSON object: write one JSON object a line.")
     if field not in record:
-        raise _no_field(field, list(record), where)
+        raise missing_field(field, list(record), where)
     return record[field]
-
-
-def _no_field(field: str, fields: list[str], where: str) -> CorpusError:
-    if not fields:
-        return CorpusError(f"{where} has no fields: give it the field {field!r}.")
-    some = ", ".join(fields[:20])
-    return CorpusError(
-        f"{where} has no field {field!r} but {some}; name the one with the text by --field: {near_miss(field, fields)}"
-    )
 
 
 def _record_documents(
@@ -279,31 +270,8 @@ def _record_documents(
 
 
 def _read_parquet(source: CorpusFile, field: str, max_line: int) -> Iterator[RawDocument]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    where = source.name
-    with open_seekable(source) as file:
-        try:
-            # otherwise a whole column would be in memory
-            with pq.ParquetFile(file, buffer_size=_BLOCK, pre_buffer=False) as table:
-                schema = table.schema_arrow
-                if field not in schema.names:
-                    raise _no_field(field, schema.names, source.name)
-                kind = schema.field(field).type
-                if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-                    raise CorpusError(
-                        f"the column {field!r} of {source.name} holds {kind}, not text: choose another with --field."
-                    )
-                batches = table.iter_batches(_ROWS, columns=[field])
-                for row, value in enumerate(chain.from_iterable(batch.column(0) for batch in batches), 1):
-                    where = f"row {row} of {source.name}"
-                    yield from _record_documents(value.as_py(), field, where, source, max_line)
-        except UnicodeDecodeError:
-            raise EncodingError(f"{where} is not UTF-8: write the file again.") from None
-        except (pa.ArrowException, OSError) as error:
-            reason = str(error).splitlines()[0].rstrip(".")
-            raise CorpusError(f"{source.name} is damaged Parquet ({reason}): fetch or write it again.") from None
+    for where, value in read_column(source, field):
+        yield from _record_documents(value, field, where, source, max_line)
 
 
 def _trim_start(text: str) -> str:

@@ -148,6 +148,9 @@ def _jieba_cutter(dictionary: Path | None) -> Any:
 
     jieba.setLogLevel(logging.WARNING)
     cutter = jieba.Tokenizer()
+    # Otherwise jieba reads a file of the shared temporary folder, which anyone may have written, by marshal.
+    cutter.FREQ, cutter.total = cutter.gen_pfdict(cutter.get_dict_file())
+    cutter.initialized = True
     if dictionary is not None:
         for word, frequency, tag in _read_dictionary(dictionary):
             cutter.add_word(word, frequency, tag)
@@ -167,8 +170,8 @@ def _read_dictionary(path: Path) -> list[tuple[str, int | None, str | None]]:
         if not parts:
             continue
         frequency = parts[1] if len(parts) > 1 else None
-        if len(parts) > 3 or (frequency is not None and not frequency.isdecimal()):
-            raise CorpusError(f"{path}, line {number}: expected `word [frequency] [tag]`, found {line.strip()!r}.")
+        if len(parts) > 3 or not re.fullmatch(r"\d{1,12}", frequency or "0", re.ASCII):
+            raise CorpusError(f"{path}, line {number}: expected `word [frequency] [tag]`, found {line.strip()!r:.80}.")
         entries.append((parts[0], int(frequency) if frequency else None, parts[2] if len(parts) > 2 else None))
     if not entries:
         raise CorpusError(f"the dictionary {path} holds no words: put one word on each line.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import tempfile
@@ -21,13 +20,15 @@ import numpy.typing as npt
 
 import firth.text
 import firth.tokens
+from firth.cache import cache_limit, trim_cache
 from firth.cores import in_order
-from firth.errors import CorpusError, FirthError, StoreError
-from firth.files import cache_folder, digest_bytes, draft_folder, sync, sync_all, write_file, writing
+from firth.errors import CorpusError, StoreError
+from firth.files import cache_folder, draft_folder, sync, sync_all, writing
 from firth.progress import progress
 from firth.text.corpus import BLOCK, Corpus
 from firth.text.layout import TextBlock
 from firth.text.segment import make_segmenter
+from firth.tokens.cached import find_store, find_tokens, key_file, save_key, store_key, stores_folder
 from firth.tokens.encoder import NO_TOKENS, ChunkTokens, EncodedSentences, TextEncoder
 from firth.tokens.lines import carry_document_starts
 from firth.tokens.recipe import TokenizerRecipe
@@ -38,6 +39,7 @@ from firth.tokens.workers import JobConfig, run_job, with_progress
 
 _LIBRARIES = ("tokenizers", "rjieba", "jieba", "numpy", "numba")
 _MAX_BUFFER_BYTES = 1 << 24
+_MAX_ATTEMPTS = 5
 _MAX_PENDING = 4  # arrays waiting to be written to a file
 
 EncodedBlock = tuple[EncodedSentences, npt.NDArray[np.bool_]]  # and which of its sentences start documents
@@ -45,11 +47,11 @@ EncodedBlock = tuple[EncodedSentences, npt.NDArray[np.bool_]]  # and which of it
 
 def open_store(corpus: Corpus, tokenizer: Tokenizer, threads: int | None = None) -> TokenStore:
     """The store of `corpus` under `tokenizer`: found in the cache, where stores are named by content, or built."""
-    key = _store_key(corpus.key(), tokenizer)
-    store = _find_store(key)
+    key = store_key(corpus.key(), tokenizer)
+    store = find_store(key, tokenizer)
     if store is None:
-        store = build_store(corpus, tokenizer, _stores(), threads)
-        write_file(key, store.digest.encode())
+        store = build_store(corpus, tokenizer, stores_folder(), threads)
+        _keep(key, store)
     return store
 
 
@@ -66,8 +68,8 @@ def open_tokens(recipe: TokenizerRecipe, corpus: Corpus, threads: int | None = N
     recipe = resolve_recipe(recipe, corpus)
     corpus_key = corpus.key()
     # Results are reused only by the very code and libraries that made them.
-    cached = cache_folder() / "keys" / digest_bytes(f"{corpus_key} {recipe} {_code_digest()}".encode())
-    found = _find_tokens(cached, recipe)
+    cached = key_file(corpus_key, str(recipe), _code_digest())
+    found = find_tokens(cached, recipe)
     if found is not None:
         return found
     with SpillBuffer() as chunk_numbers:
@@ -77,16 +79,15 @@ def open_tokens(recipe: TokenizerRecipe, corpus: Corpus, threads: int | None = N
             chunk_numbers.append(counter.add(message))
         segmenter = make_segmenter(recipe.segmenter, recipe.dictionary_path)
         tokenizer = train_from_chunks(recipe, counter.counts(segmenter))
-        key = _store_key(corpus_key, tokenizer)
-        store = _find_store(key)
+        key = store_key(corpus_key, tokenizer)
+        store = find_store(key, tokenizer)
         if store is None:
             tokens = _encode_chunks(counter, tokenizer, threads)
             blocks = zip(chunk_numbers, map(len, document_starts), strict=True)
             encoded = in_order(lambda block: tokens.emit(*block), blocks, threads)
-            store = _write(_stores(), tokenizer, stats, zip(encoded, document_starts, strict=True))
-            write_file(key, store.digest.encode())
-    write_file(cache_folder() / "tokenizers" / tokenizer.digest, tokenizer.data)
-    write_file(cached, json.dumps({"store": store.digest, "tokenizer": tokenizer.digest}).encode())
+            store = _write(stores_folder(), tokenizer, stats, zip(encoded, document_starts, strict=True))
+            _keep(key, store)
+    save_key(cached, store, tokenizer)
     return tokenizer, store
 
 
@@ -120,6 +121,7 @@ def _as_arrays(arrays: Sequence[Any], *dtypes: Any) -> tuple[Any, ...]:
 
 def _write(parent: Path, tokenizer: Tokenizer, stats: TextStats, blocks: Iterable[EncodedBlock]) -> TokenStore:
     """Write a new store; `stats` is complete after the last block."""
+    cache_limit()  # a wrong setting is reported before the work
     with writing(parent), draft_folder(parent) as draft:
         with StoreWriter(draft, tokenizer) as writer:
             for encoded, starts_document in blocks:
@@ -134,47 +136,27 @@ def _write(parent: Path, tokenizer: Tokenizer, stats: TextStats, blocks: Iterabl
 
 def _publish(draft: Path, target: Path) -> TokenStore:
     """Rename the finished draft, unless another process has written the same store meanwhile."""
-    try:
-        os.rename(draft, target)
-        sync(target.parent)
-    except OSError:
+    for _ in range(_MAX_ATTEMPTS):  # others may remove the store or write it at the same time
         try:
-            store = TokenStore(target)
-            store.verify()
-            return store
-        except StoreError:  # the existing store is damaged
-            shutil.rmtree(target, ignore_errors=True)
             os.rename(draft, target)
+            sync(target.parent)
+            break
+        except OSError:
+            try:
+                store = TokenStore(target)
+                store.verify()
+                return store
+            except StoreError:  # the existing store is damaged
+                shutil.rmtree(target, ignore_errors=True)
+    else:
+        os.rename(draft, target)
     return TokenStore(target)
 
 
-def _stores() -> Path:
-    return cache_folder() / "stores"
-
-
-def _store_key(corpus: str, tokenizer: Tokenizer) -> Path:
-    """The file that points to the store of a corpus, given by its key, under a tokenizer."""
-    return cache_folder() / "keys" / digest_bytes(f"{corpus} {tokenizer.digest} {FORMAT}".encode())
-
-
-def _find_store(key: Path) -> TokenStore | None:
-    try:
-        folder = _stores() / key.read_text()
-        return TokenStore(folder) if folder.is_dir() else None
-    except (FileNotFoundError, StoreError, ValueError):
-        return None
-
-
-def _find_tokens(key: Path, recipe: TokenizerRecipe) -> tuple[Tokenizer, TokenStore] | None:
-    """The cached tokenizer and store, if both are intact and the dictionary has not changed."""
-    try:
-        entry = json.loads(key.read_bytes())
-        store = TokenStore(_stores() / entry["store"])
-        data = (cache_folder() / "tokenizers" / entry["tokenizer"]).read_bytes()
-        tokenizer = Tokenizer(data, recipe, recipe.dictionary_path)
-    except (OSError, ValueError, LookupError, TypeError, FirthError):
-        return None
-    return (tokenizer, store) if tokenizer.digest == entry["tokenizer"] == store.info.tokenizer else None
+def _keep(key: Path, store: TokenStore) -> None:
+    """Let a key point to a new store, for which old ones may have to go."""
+    save_key(key, store)
+    trim_cache(keep=store.folder)
 
 
 @cache

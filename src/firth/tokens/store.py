@@ -12,6 +12,9 @@ A store is a folder named by the digest of its content:
 from __future__ import annotations
 
 import json
+import os
+import stat
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,11 +23,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from firth.cores import in_order
 from firth.errors import StoreError
 from firth.files import digest_bytes, digest_file
+from firth.memory import drop_page_cache
 
 FORMAT = 2
 FILES = ("ids.bin", "starts.bin", "sentences.bin", "documents.bin")
+_INFO = "store.json"
+_MAX_INFO_BYTES = 1 << 16
+_DTYPES = ("uint16", "uint32")
+_COUNTS = ("tokens", "words", "sentences", "documents", "bytes", "unknown")
+_BLOCK = 1 << 24  # values compared at a time
+_TIMESTAMP_PRECISION = 3_000_000_000  # nanoseconds in which a file may change without a new timestamp, at worst
+
+FileState = tuple[int, int, int, int, int]
+_verified: dict[Path, tuple[FileState, ...]] = {}  # the files of the stores that this process has verified
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +67,17 @@ class StoreInfo:  # the content of `store.json`
         ids = self.tokens * np.dtype(self.dtype).itemsize
         sizes = (ids, self.tokens, 8 * (self.sentences + 1), 8 * (self.documents + 1))
         return dict(zip(FILES, sizes, strict=True))[name]
+
+    def check_types(self) -> None:
+        """Raises `ValueError` for a field that no store has."""
+        if self.dtype not in _DTYPES:
+            raise ValueError(f"the ids are {self.dtype}")
+        for name in _COUNTS:
+            count = getattr(self, name)
+            if type(count) is not int or not 0 <= count < 1 << 48:
+                raise ValueError(f"{name} is {count!r:.40}")
+        if not isinstance(self.files, dict) or tuple(sorted(self.files)) != tuple(sorted(FILES)):
+            raise ValueError("the names of its files are others")
 
 
 class TokenStore:
@@ -83,24 +108,64 @@ class TokenStore:
         """The `length` ids from each offset in `begins`: (windows, length)."""
         return np.asarray(self.ids[begins[:, None] + np.arange(length)])
 
-    def verify(self) -> None:
-        """Raises `StoreError` if any byte of any file has changed."""
-        for name, digest in self.info.files.items():
-            if digest_file(self.folder / name) != digest:
-                raise StoreError(f"{self.folder / name} has changed since it was written: remove {self.folder}.")
+    def verify(self, vocabulary: int | None = None) -> None:
+        """Raises `StoreError` if any byte of any file has changed, or an offset or an id is out of bounds."""
+        try:
+            digests = list(self._digests())
+        except OSError as error:
+            raise StoreError(f"{self.folder} cannot be read ({error.strerror}): remove it and run again.") from None
+        for name, digest in zip(FILES, digests, strict=True):
+            if self.info.files[name] != digest:
+                raise self._damaged(name, "has changed since it was written")
+        self._check_bounds(self.sentences, len(self), "sentences.bin")
+        self._check_bounds(self.documents, self.info.sentences, "documents.bin")
+        if vocabulary is not None and _max(self.ids) >= vocabulary:
+            raise self._damaged("ids.bin", f"holds ids above {vocabulary - 1}")
+        if _max(self.word_starts.view(np.uint8)) > 1:
+            raise self._damaged("starts.bin", "holds other bytes than 0 and 1")
+
+    def _digests(self) -> Iterator[str]:
+        paths = [self.folder / name for name in FILES]
+        if self.ids.nbytes < _BLOCK:  # done before threads have started
+            return map(digest_file, paths)
+        return in_order(digest_file, paths)
+
+    def _check_bounds(self, bounds: npt.NDArray[np.uint64], end: int, name: str) -> None:
+        """Bounds start at 0, never decrease and end at `end`: kernels follow them without looking."""
+        rises = all((block[1:] >= block[:-1]).all() for block in _blocks(bounds))
+        if int(bounds[0]) != 0 or int(bounds[-1]) != end or not rises:
+            raise self._damaged(name, "holds offsets out of order")
 
     def _map(self, name: str, dtype: str) -> npt.NDArray[Any]:
         path = self.folder / name
-        try:
-            size = path.stat().st_size
-        except FileNotFoundError:
-            raise StoreError(f"{path} is missing: remove {self.folder} and run again.") from None
-        expected = self.info.file_size(name)
+        size, expected = _file_size(path), self.info.file_size(name)
         if size != expected:
-            raise StoreError(f"{path} has {size} bytes, not {expected}: remove {self.folder} and run again.")
+            raise self._damaged(name, f"has {size} bytes, not {expected}")
         if size == 0:
             return np.zeros(0, dtype=dtype)
-        return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
+        try:
+            return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
+        except (OSError, ValueError) as error:
+            raise self._damaged(name, f"cannot be read ({error})") from None
+
+    def _damaged(self, name: str, what: str) -> StoreError:
+        return StoreError(f"{self.folder / name} {what}: remove {self.folder} and run again.")
+
+
+def open_verified(folder: Path, vocabulary: int) -> TokenStore:
+    """The store in a folder after `TokenStore.verify`; in a process it is done again only when a file has changed.
+
+    `vocabulary` is the number of ids.
+    """
+    state = _file_states(folder)
+    store = TokenStore(folder)
+    if store.digest != folder.name:
+        raise StoreError(f"{folder} is the store {store.digest}: remove {folder} and run again.")
+    if state != _verified.get(folder):
+        store.verify(vocabulary)
+        if time.time_ns() - max(max(one[3:]) for one in state) > _TIMESTAMP_PRECISION:
+            _verified[folder] = state
+    return store
 
 
 def id_dtype(vocabulary: int) -> type[np.unsignedinteger[Any]]:
@@ -108,19 +173,53 @@ def id_dtype(vocabulary: int) -> type[np.unsignedinteger[Any]]:
     return np.uint16 if vocabulary <= 1 << 16 else np.uint32
 
 
+def _file_states(folder: Path) -> tuple[FileState, ...]:
+    """What differs after any of the files was written to or replaced."""
+    try:
+        found = [os.stat(folder / name) for name in (*FILES, _INFO)]
+    except OSError as error:
+        raise StoreError(f"{folder} is not a complete token store ({error.strerror}): remove it.") from None
+    return tuple((one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in found)
+
+
+def _file_size(path: Path) -> int:
+    """The size of a regular file; a pipe would be waited for without end."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise StoreError(f"{path} is missing: remove {path.parent} and run again.") from None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read ({error.strerror}): remove {path.parent} and run again.") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreError(f"{path} is not a regular file: remove {path.parent} and run again.")
+    return found.st_size
+
+
 def _read_info(folder: Path) -> StoreInfo:
-    path = folder / "store.json"
+    path = folder / _INFO
+    if _file_size(path) > _MAX_INFO_BYTES:
+        raise StoreError(f"{path} is too long for a store.json: remove {folder} and run again.")
     try:
         data = path.read_bytes()
         fields = json.loads(data)
         fields.pop("digest", None)
         info = StoreInfo(**fields)
-    except FileNotFoundError:
-        raise StoreError(f"{folder} is not a token store (it has no store.json): remove it.") from None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise StoreError(f"{path} is damaged ({error}): remove {folder} and run again.") from None
-    if info.format != FORMAT:
-        raise StoreError(f"{path} has format {info.format}, this Firth reads {FORMAT}: remove {folder}.")
+        if info.format != FORMAT:
+            raise StoreError(f"{path} has format {info.format!r:.20}, this Firth reads {FORMAT}: remove {folder}.")
+        info.check_types()
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise StoreError(f"{path} is damaged ({error!s:.200}): remove {folder} and run again.") from None
     if info.to_json().encode() != data:
         raise StoreError(f"{path} has changed since it was written: remove {folder} and run again.")
     return info
+
+
+def _blocks(array: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
+    """An array in blocks that overlap by a value; the pages of each are unloaded after it."""
+    for begin in range(0, max(array.size, 1), _BLOCK):
+        yield array[begin : begin + _BLOCK + 1]
+        drop_page_cache(array)
+
+
+def _max(array: npt.NDArray[Any]) -> int:
+    return max((int(block.max()) for block in _blocks(array) if block.size), default=0)

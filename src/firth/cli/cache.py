@@ -1,0 +1,61 @@
+"""firth cache: where token stores are kept, how large they are, and how to be rid of them."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+from typer import BadParameter, Option
+
+from firth.cli import options
+from firth.cli.console import show, verb
+
+
+@verb
+def cache(
+    clear: Annotated[bool, Option("--clear", help="Remove everything.")] = False,
+    older: Annotated[
+        str | None, Option("--older", help="Remove what was not used for so long: 12h, 30d, 4w.", metavar="TIME")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Show the cache of token stores and extracted texts, or remove it; it is only ever a matter of time to refill.
+
+    The cache is the folder named by FIRTH_CACHE, or ~/.cache/firth. The least recently used token stores are removed
+    when together they exceed FIRTH_CACHE_LIMIT (20GB if it is not set).
+
+    Example: firth cache --older 30d
+    """
+    from firth.cache import cache_entries, cache_limit, cache_size, clear_cache, parse_age
+    from firth.files import cache_folder
+
+    try:
+        age = 0.0 if older is None else parse_age(older)
+    except ValueError as error:
+        raise BadParameter(str(error), param_hint="--older") from None
+    before = cache_size()
+    removed = clear_cache(age) if clear or older is not None else []
+    entries = cache_entries()
+    report = {
+        "folder": str(cache_folder()),
+        "bytes": cache_size(),
+        "limit": cache_limit(),
+        "entries": [
+            {"kind": entry.kind, "name": entry.path.name, "bytes": entry.bytes, "used": entry.used} for entry in entries
+        ],
+        "removed": {"entries": len(removed), "bytes": before - cache_size()},
+    }
+    show(as_json, report, lambda: _print(report, clear or older is not None))
+
+
+def _print(report: dict[str, Any], removed: bool) -> None:
+    if removed:
+        print(f"removed {report['removed']['entries']} entries, {_megabytes(report['removed']['bytes'])}")
+    print(f"{report['folder']}: {_megabytes(report['bytes'])}, limit {_megabytes(report['limit'])}")
+    for entry in report["entries"]:
+        days = (time.time() - entry["used"]) / 86400
+        print(f"  {entry['kind']:<7} {entry['name'][:16]}  {_megabytes(entry['bytes']):>12}  used {days:.1f} days ago")
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
