@@ -6,7 +6,8 @@ FirthError                 exit code 1; the message is one sentence that names t
 ├── TokenizerError         a tokenizer cannot be trained, loaded or extended
 ├── StoreError             a token store is damaged
 ├── WorkerError            a worker process died or failed
-├── RecipeError            an unknown recipe or field, a value of the wrong type, an invalid combination
+├── RecipeError            an invalid combination of fields, or one that does not fit the data
+│   └── ArgumentError      exit code 2; an unknown name or field, or a value of the wrong type
 ├── BudgetError            a budget that cannot be read or is too small
 ├── TrainingError          training diverged: infinite losses or parameters
 ├── ArtifactError          a folder is not a complete artifact
@@ -19,9 +20,26 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from firth.wording import worded
+
 
 class FirthError(Exception):
-    """Base of all errors of Firth; the message is one sentence for the user."""
+    """Base of all errors of Firth; the message is one sentence for the user.
+
+    It is written with the options of the command line and shown to Python callers with the names of arguments.
+
+    >>> error = FirthError("choose another folder with -o, or continue with --resume.")
+    >>> str(error)
+    'choose another folder with out, or continue with resume=True.'
+    """
+
+    @property
+    def message(self) -> str:
+        """The message as it was written, with the options of the command line."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return worded(self.message)
 
 
 class CorpusError(FirthError):
@@ -45,7 +63,11 @@ class WorkerError(FirthError):
 
 
 class RecipeError(FirthError):
-    """An unknown recipe or field, a value of the wrong type, or an invalid combination."""
+    """An invalid combination of fields, or one that does not fit the data."""
+
+
+class ArgumentError(RecipeError):
+    """An unknown name or field, or a value of the wrong type: wrong whatever the data."""
 
 
 class BudgetError(FirthError):

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from firth.wording import worded
+
 _DELAY = 2.0  # seconds before a bar appears
 
 
@@ -107,4 +109,4 @@ def _short(number: float) -> str:
 
 def note(message: str) -> None:
     """Print a message to the user on standard error."""
-    print(message, file=sys.stderr, flush=True)
+    print(worded(message), file=sys.stderr, flush=True)

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 import typer
 
 from firth.errors import FirthError
+from firth.wording import command_line
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,6 +25,7 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
     """A command with exit code 1 for a `FirthError` and 130 when interrupted."""
 
     @functools.wraps(function)
+    @command_line()
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
         signal.signal(signal.SIGTERM, _interrupt)
         try:
