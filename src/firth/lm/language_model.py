@@ -14,7 +14,9 @@ import numpy.typing as npt
 from numba import njit
 
 from firth.abilities import Score
+from firth.arguments import ChecksArguments
 from firth.errors import RecipeError
+from firth.summaries import SummarisedModel
 from firth.text.layout import Layout, sentences_of
 from firth.tokens.encoder import TextEncoder
 from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, UNK, Tokenizer
@@ -44,7 +46,7 @@ class TokenStream(NamedTuple):
         return cls(np.array(ids, dtype=np.uint32), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), flags)
 
 
-class LanguageModel(ABC):
+class LanguageModel(SummarisedModel, ChecksArguments, ABC):
     """A language model over ids. A history is the list of ids before the one to predict; EOS ends each sentence."""
 
     score_kind: Literal["causal", "pseudo"] = "causal"  # log-probabilities of texts, or pseudo-log-likelihoods

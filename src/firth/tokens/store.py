@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from firth.errors import StoreError
 from firth.files import digest_bytes, digest_file
+from firth.summaries import Summarised
 
 FORMAT = 2
 FILES = ("ids.bin", "starts.bin", "sentences.bin", "documents.bin")
@@ -55,7 +56,7 @@ class StoreInfo:  # the content of `store.json`
         return dict(zip(FILES, sizes, strict=True))[name]
 
 
-class TokenStore:
+class TokenStore(Summarised):
     """The tokens of a corpus. Opening it reads only a page of JSON, whatever its size."""
 
     def __init__(self, folder: Path) -> None:
@@ -65,6 +66,11 @@ class TokenStore:
         self.word_starts: npt.NDArray[np.bool_] = self._map("starts.bin", "bool")
         self.sentences: npt.NDArray[np.uint64] = self._map("sentences.bin", "uint64")
         self.documents: npt.NDArray[np.uint64] = self._map("documents.bin", "uint64")
+
+    def summary(self) -> dict[str, Any]:
+        """The size of the text, and the folder."""
+        counts = {name: getattr(self.info, name) for name in ("tokens", "words", "sentences", "documents", "unknown")}
+        return counts | {"folder": self.folder}
 
     def __len__(self) -> int:
         return self.info.tokens
