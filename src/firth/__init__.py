@@ -1,5 +1,13 @@
 """Firth: training of every kind of language model, from n-grams to BERT, on English and Chinese text.
 
+Train a recipe on text and use the model:
+
+    model = firth.train("mkn3", "news.txt", out="news-model")
+    model = firth.load("news-model")
+    model.score(["a sentence"]), model.generate("the stock")
+
+The functions are named as the verbs of the command line. docs/python.md shows each with an example.
+
 >>> import firth
 >>> sorted(firth.__all__)[:3]
 ['Corpus', 'FirthError', 'adapt']
@@ -11,10 +19,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from firth.api import embed as embed
+    from firth.api import evaluate as evaluate
+    from firth.api import export as export
+    from firth.api import fill as fill
+    from firth.api import generate as generate
+    from firth.api import import_ as import_
+    from firth.api import load as load
+    from firth.api import predict as predict
+    from firth.api import score as score
+    from firth.api import similar as similar
+    from firth.api import verify as verify
     from firth.artifact.folder import artifact_info
     from firth.artifact.formats import export_model as export_model
     from firth.artifact.formats import import_model as import_model
-    from firth.artifact.models import load as load
     from firth.errors import FirthError as FirthError
     from firth.fit.adapt import adapt as adapt
     from firth.fit.finetune import finetune as finetune
@@ -30,27 +48,43 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Names are imported when they are first used, so that `firth --help` stays fast.
+# Names are imported when they are first used, so that `import firth` and `firth --help` stay fast.
 _MODULES = {
     "Corpus": "firth.text.corpus",
     "FirthError": "firth.errors",
     "adapt": "firth.fit.adapt",
     "check_corpus": "firth.text.check",
+    "embed": "firth.api",
+    "evaluate": "firth.api",
+    "export": "firth.api",
     "export_model": "firth.artifact.formats",
+    "fill": "firth.api",
     "find_recipe": "firth.recipes.table",
     "finetune": "firth.fit.finetune",
+    "generate": "firth.api",
+    "import_": "firth.api",
     "import_model": "firth.artifact.formats",
     "info": "firth.artifact.folder",
-    "load": "firth.artifact.models",
+    "load": "firth.api",
     "mix": "firth.fit.mixing",
     "open_store": "firth.tokens.build",
+    "predict": "firth.api",
     "read_corpus": "firth.text.corpus",
+    "score": "firth.api",
+    "similar": "firth.api",
     "train": "firth.fit.train",
+    "verify": "firth.api",
 }
+_OTHER_NAMES = {"info": "artifact_info"}  # in their modules
 __all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'firth' has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), "artifact_info" if name == "info" else name)
+    value = globals()[name] = getattr(import_module(_MODULES[name]), _OTHER_NAMES.get(name, name))
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -7,6 +7,8 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from firth.summaries import html_table
+
 
 class Score(NamedTuple):
     """The log-probability of a text with its counts. The sum of scores is the score of all the texts.
@@ -60,6 +62,10 @@ class Score(NamedTuple):
     def bits_per_byte(self) -> float:
         """Bits per byte, comparable between tokenizers: unknown words cost their characters."""
         return -(self.logprob + self.spelling) / math.log(2) / self.bytes if self.bytes else math.nan
+
+    def _repr_html_(self) -> str:
+        names = ("bits_per_byte", "perplexity", "word_perplexity", "logprob", "tokens", "words", "bytes", "oov")
+        return html_table("Score", {name: getattr(self, name) for name in names})
 
 
 def _exp(value: float) -> float:

@@ -20,9 +20,26 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from firth.wording import worded
+
 
 class FirthError(Exception):
-    """Base of all errors of Firth; the message is one sentence for the user."""
+    """Base of all errors of Firth; the message is one sentence for the user.
+
+    It is written with the options of the command line and shown to Python callers with the names of arguments.
+
+    >>> error = FirthError("choose another folder with -o, or continue with --resume.")
+    >>> str(error)
+    'choose another folder with out, or continue with resume=True.'
+    """
+
+    @property
+    def message(self) -> str:
+        """The message as it was written, with the options of the command line."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return worded(self.message)
 
 
 class CorpusError(FirthError):

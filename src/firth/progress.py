@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from firth.wording import worded
+
 _DELAY = 2.0  # seconds before a bar appears
 _MAX_MESSAGE = 1000  # characters
 # Half a surrogate pair, from a file name that is not UTF-8, cannot be printed at all.
@@ -116,6 +118,7 @@ def _short(number: float) -> str:
 
 def note(message: str) -> None:
     """Print a message to the user on standard error."""
+    message = worded(message)
     if _noted is not None:
         if message in _noted:
             return

@@ -11,7 +11,20 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "firth"
 ORDER = [
-    ["errors", "cores", "memory", "plots", "files", "progress", "abilities", "prefetch", "cache"],
+    [
+        "wording",
+        "errors",
+        "arguments",
+        "summaries",
+        "cores",
+        "memory",
+        "plots",
+        "files",
+        "progress",
+        "abilities",
+        "prefetch",
+        "cache",
+    ],
     ["text"],
     ["tokens"],
     ["decoding"],
@@ -25,6 +38,7 @@ ORDER = [
     ["fit"],
     ["apply"],
     ["report"],
+    ["api"],
     ["service"],
     ["cli"],
     ["__main__"],
@@ -79,6 +93,7 @@ def modules_after(arguments: list[str]) -> set[str]:
     code = (
         "import sys\n"
         f"sys.argv = ['firth', *{arguments!r}]\n"
+        "import firth; dir(firth)\n"
         "from firth.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print('\\n' + ' '.join(sys.modules), file=sys.stderr)\n"

@@ -205,9 +205,9 @@ def test_a_fixed_weight_is_divided_by_em() -> None:
 
 def test_no_held_out_text() -> None:
     for settings in ({}, {"weight": 0.1, "decay": "auto"}):
-        with pytest.raises(RecipeError, match="give --valid"):
+        with pytest.raises(RecipeError, match="give valid"):
             train_cache(recipe(**settings), table(), table(), None)
-    with pytest.raises(RecipeError, match="give --valid"):
+    with pytest.raises(RecipeError, match="give valid"):
         train_cache(recipe(), table(), table(), TokenStream.of([]))
 
 

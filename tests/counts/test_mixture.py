@@ -258,7 +258,7 @@ def test_training_on_inputs() -> None:
     for one in (None, np.zeros(180)):
         with pytest.raises(RecipeError, match="more than one"):
             train_mixture(recipe(components="inputs"), train, store, heldout, inputs=one)
-    with pytest.raises(RecipeError, match="give --valid"):
+    with pytest.raises(RecipeError, match="give valid"):
         train_mixture(recipe(), train, store, TokenStream.of([]))
 
 

@@ -57,7 +57,7 @@ def test_another_run_does_not_go_on(tmp_path: Path) -> None:
     checkpointer(tmp_path / "out").save(ARRAYS, {})
     with pytest.raises(RecipeError, match="something else"):
         checkpointer(tmp_path / "out", seed=1).load()
-    with pytest.raises(OutputError, match="--resume"):
+    with pytest.raises(OutputError, match="resume=True"):
         require_place(tmp_path / "out", resume=False)
     assert CheckpointFolder(tmp_path / "out", {}, resume=False).load() is None
 

@@ -105,12 +105,12 @@ def test_a_run_that_was_interrupted_ends_the_same(
 
 
 def test_incompatible_models_are_refused(models: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="other tokens than the encoder: train it with --tokenizer"):
+    with pytest.raises(RecipeError, match="other tokens than the encoder: train it with tokenizer"):
         tune(models, tmp_path / "a", decoder="other")
     with pytest.raises(AbilityError, match="only a Transformer can attend to another network"):
         tune(models, tmp_path / "b", decoder="lstm")
     given = make_examples("classify")
-    with pytest.raises(RecipeError, match="classify generates no text: leave --decoder out"):
+    with pytest.raises(RecipeError, match="classify generates no text: leave decoder out"):
         finetune(models["bert"], "classify", train=given, dev=given, out=tmp_path / "c", decoder=models["gpt"])
     with pytest.raises(RecipeError, match="a text alone has no encoder states"):
         train("gpt", TEXT, out=tmp_path / "d", settings=[*MODELS["gpt"], "encoder.cross_width=8"], budget="1ktok")

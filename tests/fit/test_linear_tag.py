@@ -350,7 +350,7 @@ def test_refusals(folder: Path, tmp_path: Path) -> None:
             tune(ITEMS, ITEMS, settings=[setting])
     with pytest.raises(RecipeError, match="form=multi does not go with tag"):
         LinearRecipe(task="tag", form="multi")
-    with pytest.raises(AbilityError, match="--strategy means nothing"):
+    with pytest.raises(AbilityError, match="strategy means nothing"):
         tune(ITEMS, ITEMS, strategy="full")
     assert not (tmp_path / "m").exists()
 

@@ -201,7 +201,9 @@ def test_an_infinite_loss_stops_the_run_and_the_last_checkpoint_stays(
 
     with monkeypatch.context() as patched:
         patched.setattr(CausalLM, "loss", broken)
-        with pytest.raises(TrainingError, match=r"step \d+: continue .* --resume --set learning.lr=0.005, say"):
+        with pytest.raises(
+            TrainingError, match=r"step \d+: continue .* resume=True settings={'learning.lr': 0.005}, say"
+        ):
             firth.train(small(), text(), out=tmp_path / "m", budget="5ktok", threads=1)
     kept = json.loads((tmp_path / "m" / "checkpoint" / "manifest.json").read_text())
     assert 0 < kept["state"]["state"]["step"] < 25
@@ -214,7 +216,7 @@ def test_an_infinite_gradient_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> 
     trainer = open_small(small(), make_run(budget="2ktok"))
     before = parameters(trainer)
     monkeypatch.setattr(loop, "clip_grad_norm_", lambda parameters, most: torch.tensor(torch.inf))
-    with pytest.raises(TrainingError, match="train with --set learning"):
+    with pytest.raises(TrainingError, match=r"train with settings={'learning"):
         trained(trainer)
     assert same(before, parameters(trainer))
 
@@ -237,7 +239,7 @@ def test_early_stopping_restores_the_best_parameters(monkeypatch: pytest.MonkeyP
 
 
 def test_patience_needs_validation() -> None:
-    with pytest.raises(RecipeError, match="--valid"):
+    with pytest.raises(RecipeError, match="give some with valid"):
         open_small(small(patience=3), make_run())
 
 
@@ -294,7 +296,7 @@ def test_an_interrupt_saves_and_exits_with_130(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_negative_seed_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="--seed"):
+    with pytest.raises(RecipeError, match="seed -1"):
         firth.train(small(), text(), out=tmp_path / "m", seed=-1)
 
 

@@ -133,7 +133,7 @@ def test_parameters_are_estimated(make: object) -> None:
 
 def test_too_large_for_the_memory() -> None:
     resolve.require_memory(gpt(), 30_000, 64 << 30)
-    with pytest.raises(RecipeError, match="--size"):
+    with pytest.raises(RecipeError, match="smaller size"):
         resolve.require_memory(gpt(), 30_000, 1 << 30)
 
 

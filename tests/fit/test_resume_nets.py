@@ -118,7 +118,7 @@ def test_only_the_same_run_is_resumed(tmp_path: Path) -> None:
         open_small(small(), other)
     slower = open_small(small(lr=0.001), make_run(tmp_path / "m", BUDGET, resume=True))
     assert slower.lr == 0.001
-    with pytest.raises(OutputError, match="--resume"):
+    with pytest.raises(OutputError, match="resume=True"):
         firth.train(small(), text(), out=tmp_path / "m", budget=BUDGET)
 
 
@@ -222,5 +222,5 @@ def test_adapting_keeps_the_network(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="not encoder"):
         firth.adapt(tmp_path / "m", text(), out=tmp_path / "a", settings=["encoder.dropout=0.3"])
     firth.train("unigram", text(), out=tmp_path / "u")
-    with pytest.raises(BudgetError, match="--budget"):
+    with pytest.raises(BudgetError, match="leave budget and resume out"):
         firth.adapt(tmp_path / "u", text(), out=tmp_path / "b", budget="3s")

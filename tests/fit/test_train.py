@@ -40,8 +40,18 @@ def test_a_given_tokenizer_is_used(tmp_path: Path) -> None:
     assert model.recipe.tokenizer.model == "chars"
     other = firth.train("unigram", TEXT, out=tmp_path / "other", tokenizer=tmp_path / "model")
     assert other.tokenizer.data == tokenizer.data
-    with pytest.raises(RecipeError, match="--tokenizer"):
+    with pytest.raises(RecipeError, match=r"leave tokenizer out, or use firth.adapt"):
         firth.train("words", TEXT, out=tmp_path / "words", tokenizer=tmp_path / "chars")
+
+
+def test_settings_may_be_a_dictionary(tmp_path: Path) -> None:
+    model = firth.train("mkn3", TEXT, out=tmp_path / "m", settings={"order": 2, "tokenizer": {"lowercase": True}})
+    assert (model.recipe.order, model.recipe.tokenizer.lowercase) == (2, True)
+    words = firth.train("words", TEXT, out=tmp_path / "words", settings={"vocab_size": 20})
+    grown = firth.adapt(tmp_path / "words", TEXT, out=tmp_path / "grown", settings={"vocab_size": 25})
+    assert (len(words), len(grown)) == (20, 25)
+    with pytest.raises(RecipeError, match="did you mean 'order'"):
+        firth.train("mkn3", TEXT, out=tmp_path / "x", settings={"ordre": 2})
 
 
 def test_a_finished_run_is_resumed_at_once(tmp_path: Path) -> None:

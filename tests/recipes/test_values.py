@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from firth.errors import ArtifactError, RecipeError
+from firth.errors import ArgumentError, ArtifactError, RecipeError
 from firth.nets.recipe import NetRecipe
 from firth.recipes.table import find_recipe
-from firth.recipes.values import difference, flatten, override, recipe_from_json, recipe_to_json
+from firth.recipes.values import difference, flatten, override, recipe_from_json, recipe_to_json, setting_list
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,45 @@ def test_values_have_the_type_of_their_field(setting: str, field: str, value: An
 def test_wrong_settings_are_refused(setting: str, said: str) -> None:
     with pytest.raises(RecipeError, match=said):
         override(find_recipe("wordpiece"), [setting])
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"order": 2}, ["order=2"]),
+        ({"smoothing": "katz", "prune": 1e-9}, ["smoothing=katz", "prune=1e-09"]),
+        ({"tokenizer.lowercase": True}, ["tokenizer.lowercase=true"]),
+        (
+            {"tokenizer": {"lowercase": False, "vocab_size": None}},
+            ["tokenizer.lowercase=false", "tokenizer.vocab_size=none"],
+        ),
+        ({"labels": ("a", "b")}, ["labels=a,b"]),
+        (["order=2", "smoothing=katz"], ["order=2", "smoothing=katz"]),
+        ((), []),
+        ({}, []),
+    ],
+)
+def test_settings_are_a_dictionary_or_a_list(settings: Any, expected: list[str]) -> None:
+    assert setting_list(settings) == expected
+
+
+def test_numbers_of_a_dictionary_are_exact() -> None:
+    third = 1 / 3
+    assert override(find_recipe("unigram"), setting_list({"delta": third})).delta == third  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("order=2", r"a dictionary, such as \{'order': '2'\}, not a string"),
+        (["order=2", 3], "a list of strings, but it holds 3"),
+        (None, "a list of strings, not None"),
+        ({"order": object()}, "order must be a number, a string, True, False or None, not a object"),
+    ],
+)
+def test_other_settings_are_refused(settings: Any, said: str) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        setting_list(settings)
 
 
 def test_a_field_can_be_a_recipe() -> None:

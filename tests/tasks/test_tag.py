@@ -129,7 +129,7 @@ def test_characters_in_one_token_have_tags_of_their_own(name: str, models: dict[
 
 
 def test_what_others_have_no_class_for_is_not_exported() -> None:
-    with pytest.raises(AbilityError, match="--set words_per_token=1"):
+    with pytest.raises(AbilityError, match=r"settings={'words_per_token': 1}"):
         head_class_of(TaskRecipe(task="tag", network=gpt2(), words_per_token=2))
     assert head_class_of(TaskRecipe(task="tag", network=gpt2())).architecture == "GPT2ForTokenClassification"
 

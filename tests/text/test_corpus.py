@@ -7,7 +7,10 @@ import gzip
 import json
 import lzma
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +19,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firth.errors import CorpusError, EncodingError
+from firth.errors import ArgumentError, CorpusError, EncodingError
 from firth.text.corpus import part_of, read_corpus
 from firth.tokens.build import open_store
 from firth.tokens.recipe import TokenizerRecipe
@@ -147,8 +150,58 @@ def test_a_larger_share_only_takes_from_training(text: str, valid: float, test: 
         assert part_of(text, (valid, test)) == "valid"
 
 
+def test_a_single_document_is_split_by_its_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"This is line number {number}." for number in range(300)]
+    (tmp_path / "one.txt").write_text("\n".join(lines))
+    parts = read_corpus(tmp_path / "one.txt").parts(0.1, 0.2)
+    assert capsys.readouterr().err.count("the lines are split") == 1
+    found = [list(part.sentences()) for part in parts]
+    assert sorted(chain.from_iterable(found)) == sorted(lines)
+    assert [len(sentences) for sentences in found] == pytest.approx([210, 30, 60], abs=20)
+    assert all(sentences == sorted(sentences, key=lines.index) for sentences in found), "in the order of the text"
+    assert [len(list(part)) for part in parts] == [1, 1, 1], "each part is one document"
+    assert len({part.key() for part in parts}) == 3
+
+
+def test_a_long_document_keeps_its_pieces_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("firth.text.readers.PIECE", 40)
+    one, two = (["\n".join(f"document {name} line {number}" for number in range(40))] for name in "ab")
+    for part in read_corpus(one + two).parts(0.4, 0.4):
+        documents = [document.continues for document in part]
+        assert documents.count(False) == 2
+        assert documents.count(True) > 2
+
+
+def test_wrapped_lines_are_split_by_sentences() -> None:
+    text = "\n".join(f"Sentence {number} begins here and goes on\nto its end in the next line." for number in range(80))
+    corpus = replace(read_corpus([text]), chosen_layout="wrapped")
+    found = [set(part.sentences()) for part in corpus.parts(0.2, 0.2)]
+    assert set.union(*found) == set(corpus.sentences())
+    assert sum(map(len, found)) == 80
+
+
+def test_too_little_text_for_a_part_is_refused() -> None:
+    with pytest.raises(CorpusError, match=r"no line of the text is in the (valid|test) part: .* 0 for none"):
+        read_corpus(["one line"]).parts()
+    assert list(read_corpus(["one line"]).parts(0, 0)[0].sentences()) == ["one line"]
+
+
+def test_a_corpus_prints_where_it_is_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("a\n")
+    assert repr(read_corpus("a.txt")) == "<Corpus: source a.txt, layout auto>"
+    assert repr(read_corpus("builtin:oracle").parts()[1]) == "<Corpus: source builtin:oracle, part valid, layout lines>"
+    assert repr(read_corpus(["text"] * 100_000)) == "<Corpus: source a list, layout auto>"
+
+
+@pytest.mark.parametrize("given", [None, 3])
+def test_what_is_no_text_is_refused(given: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"not {given}: name a file"):
+        read_corpus(given)
+
+
 def test_splitting_a_part_or_leaving_nothing_is_refused() -> None:
-    corpus = read_corpus(["a", "b"])
+    corpus = read_corpus([f"document {number}" for number in range(200)])
     with pytest.raises(CorpusError, match="already"):
         corpus.parts()[0].parts()
     with pytest.raises(CorpusError, match="below 1"):

@@ -230,7 +230,7 @@ def test_what_is_not_text_is_refused(
 def test_an_encoding_that_changes_late_is_refused(tmp_path: Path, later: str) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes((CHINESE * 3000).encode("gb18030") + ("這是繁體中文的第一行，\n" * 20_000).encode(later))
-    with pytest.raises(EncodingError, match=r"a\.txt seems to mix encodings \(gb18030 at first.*--encoding"):
+    with pytest.raises(EncodingError, match=r"a\.txt seems to mix encodings \(gb18030 at first.*pass encoding"):
         read(path)
 
 

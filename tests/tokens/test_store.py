@@ -225,7 +225,7 @@ def test_a_worker_that_is_killed_fails_the_run(words: Tokenizer, monkeypatch: py
         return request(self, message)
 
     monkeypatch.setattr(workers.WorkerProcess, "request", request_and_kill)
-    with pytest.raises(WorkerError, match=r"killed.*fewer --threads"):
+    with pytest.raises(WorkerError, match=r"killed.*fewer threads"):
         open_store(read_corpus(DOCUMENTS), words, threads=2)
     assert not list((cache_folder() / "stores").iterdir())
 

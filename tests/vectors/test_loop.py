@@ -428,7 +428,7 @@ def test_a_time_budget_is_met_by_real_blocks(job: VectorJob) -> None:
 def test_divergence_stops_the_run(job: VectorJob, mode: str) -> None:
     checkpointer = MemoryCheckpointer()
     recipe = recipe_of(lr=10.0, dimension=200, window=8, subsample=0.0, epochs=30, mode=mode)
-    with pytest.raises(TrainingError, match="--resume and a smaller lr"):
+    with pytest.raises(TrainingError, match="resume=True and a smaller lr"):
         train_word2vec(recipe, replace(job, checkpointer=checkpointer))
     for arrays, _ in checkpointer.states:
         assert all(np.all(np.isfinite(array)) for array in arrays.values())

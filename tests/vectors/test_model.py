@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
-from firth.errors import AbilityError, ArtifactError
+from firth.errors import AbilityError, ArgumentError, ArtifactError
 from firth.tokens.tokenizer import FIRST_WORD
+from firth.vectors.bag import BagModel
 from firth.vectors.lookup import suggest_spellings
 from firth.vectors.model import VectorModel
 from firth.vectors.phrases import Phrases
@@ -45,6 +46,41 @@ def test_words_are_found_as_given_or_as_the_tokenizer_writes_them(model: VectorM
     assert model.row("nai\u0308ve") == FIRST_WORD + 7, "not composed"
     assert model.row("足球") == FIRST_WORD + 6
     assert model.vector("queen").tolist() == [4, 3]
+
+
+def test_a_model_is_used_like_the_vectors_of_gensim(model: VectorModel) -> None:
+    assert len(model) == len(WORDS)
+    assert list(model) == WORDS, "words, as of a dictionary"
+    assert "king" in model
+    assert "KING" in model, "it is found, so it is there"
+    assert "prince" not in model
+    assert 7 not in model
+    assert model["queen"].tolist() == [4, 3]
+    assert model[["queen", "man"]].tolist() == [[4, 3], [1, 0]]
+    assert model[[]].size == 0
+    assert {word: model[word][0] for word in model if word.startswith("m")} == {"man": 1}
+    with pytest.raises(KeyError, match="there is no vector for 'prince'"):
+        model["prince"]
+    with pytest.raises(ArgumentError, match="word must be a string, not 7"):
+        model[7]  # type: ignore[index]
+    model.rows = {}
+    assert bool(model), "a model without words is still a model"
+
+
+def test_models_without_dense_vectors_say_so() -> None:
+    model = object.__new__(BagModel)
+    with pytest.raises(AbilityError, match="a BagModel has no dense vectors of words"):
+        model["king"]
+
+
+def test_a_model_prints_a_summary(model: VectorModel) -> None:
+    assert repr(model) == (
+        "<VectorModel: words 8, dimension 2, architecture skipgram, window 5, tokenizer words, vocabulary 13, "
+        "methods similar, vector, analogy, embed>"
+    )
+    assert model._repr_html_().startswith(
+        "<table><caption><b>VectorModel</b></caption><tr><th>words</th><td>8</td></tr>"
+    )
 
 
 def test_case_counts_where_the_tokenizer_keeps_it() -> None:

@@ -191,7 +191,7 @@ def test_more_dimensions_than_the_rank_is_refused(job: VectorJob) -> None:
 
 def test_bad_input_is_refused(job: VectorJob) -> None:
     fields = {name: getattr(job, name) for name in VectorJob.__dataclass_fields__}
-    with pytest.raises(BudgetError, match="leave --budget out"):
+    with pytest.raises(BudgetError, match="leave budget out"):
         train_svd(lsa(), VectorJob(**fields | {"tokens": 5}))
     with pytest.raises(CorpusError, match="min_count"):
         train_svd(lsa(), VectorJob(**fields | {"text": text_of([[7, 7]], 9)}))

@@ -41,12 +41,8 @@ def embed_file(
     shown = nullcontext(_ignore) if isinstance(model, HasLayers) else progress("embedding", None, "lines")
     with new_file(out) as file, shown as advance:
         for texts in _batches(embedder, path, encoding):
-            if limit is not None:
-                texts, longer = truncate_texts(model.tokenizer, texts, limit)
-                truncated += longer
-            part = _dense(embedder(texts))
-            if unit:
-                part /= np.maximum(np.linalg.norm(part, axis=1, keepdims=True), _TINY)
+            part, longer = text_vectors(model, texts, unit=unit, **options)
+            truncated += longer
             if not rows:
                 dimension = part.shape[1]
                 _write_header(file, 0, dimension)
@@ -67,6 +63,19 @@ def embed_file(
         note(f"{truncated:,} of {rows:,} lines are longer than {limit} tokens and were truncated.")
     report = {"out": str(out), "rows": rows, "dimension": dimension, "empty": empty}
     return report if limit is None else report | {"truncated": truncated}
+
+
+def text_vectors(
+    model: Any, texts: Sequence[str], *, unit: bool = False, **options: str | int
+) -> tuple[npt.NDArray[np.float32], int]:
+    """(texts, dimension): the vectors of texts, and the number of those that were truncated; see `embed_file`."""
+    limit, truncated = _max_tokens(model, options), 0
+    if limit is not None:
+        texts, truncated = truncate_texts(model.tokenizer, texts, limit)
+    rows = _dense(_with_options(model, options)(texts))
+    if unit:
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _TINY)
+    return rows, truncated
 
 
 def _max_tokens(model: Any, options: Mapping[str, str | int]) -> int | None:

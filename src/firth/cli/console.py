@@ -20,6 +20,7 @@ import typer
 
 from firth.errors import ArgumentError, BudgetError, FirthError
 from firth.progress import escape_controls, notes_once, printable
+from firth.wording import command_line
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,6 +37,7 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
     """
 
     @functools.wraps(function)
+    @command_line()
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
         signal.signal(signal.SIGTERM, _interrupt)
         try:

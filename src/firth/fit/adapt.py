@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from firth.arguments import require_list, require_path
+from firth.artifact.any_model import AnyModel
 from firth.artifact.folder import Artifact, open_artifact
 from firth.artifact.models import load, save
 from firth.counts.ngram import NgramModel
@@ -26,7 +28,7 @@ from firth.fit.counts import count_metrics
 from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, open_corpus
 from firth.fit.train import token_metrics
 from firth.fit.vectors import adapt_vectors
-from firth.recipes.values import override
+from firth.recipes.values import Settings, override, setting_list
 from firth.text.corpus import Corpus
 from firth.tokens.build import open_store
 from firth.tokens.recipe import TokenizerRecipe
@@ -48,14 +50,14 @@ def adapt(
     add: Sequence[str | Path] = (),
     remove: Sequence[str | Path] = (),
     valid: Text | None = None,
-    settings: Sequence[str] = (),
+    settings: Settings = (),
     budget: str | None = None,
     threads: int | None = None,
     resume: bool = False,
     field: str = "text",
     encoding: str | None = None,
     layout: str = "auto",
-) -> Any:
+) -> AnyModel:
     """The model after further training on the corpora, saved in the folder `out`.
 
     The vocabulary of a tokenizer grows by a quarter or to `vocab_size`; the ids of its tokens stay. An n-gram model
@@ -63,15 +65,17 @@ def adapt(
     with `remove` subtracted. Skip-gram, CBOW and fastText vectors are trained further, with new words. Networks are
     trained further with the same tokens as long as `budget` allows; `resume` continues an interrupted run.
     """
-    artifact = open_artifact(Path(model))
+    folder, settings = require_path(out, "out", "the folder to write"), setting_list(settings)
+    add, remove = require_list(add, "add"), require_list(remove, "remove")
+    artifact = open_artifact(require_path(model, "model", "the folder of a saved model"))
     if artifact.manifest.kind == "nets":
-        require_place(Path(out), resume)
+        require_place(folder, resume)
     elif budget is not None or resume:
         raise BudgetError(
             f"{model} ({artifact.manifest.name}) reads its text at once: leave --budget and --resume out."
         )
     else:
-        require_free(Path(out))
+        require_free(folder)
     if not (corpora or add or remove):
         raise RecipeError("nothing to adapt to was given: name a corpus, or --add or --remove.")
     old = load(model)
@@ -81,7 +85,7 @@ def adapt(
 
     if isinstance(old, NgramModel):
         given = [*((one, 1) for one in (*corpora, *add)), *((one, -1) for one in remove)]
-        return _adapt_counts(artifact, old, given, Path(out), read, valid, settings, threads)
+        return cast(AnyModel, _adapt_counts(artifact, old, given, folder, read, valid, settings, threads))
     if add or remove:
         raise AbilityError(
             f"{model} ({artifact.manifest.name}) holds no counts to add to: name a corpus without --add."
@@ -98,14 +102,14 @@ def adapt(
         budget=Budget.parse(budget) if budget else None,
         seed=artifact.manifest.seed,
         threads=threads,
-        out=Path(out),
+        out=folder,
         resume=resume,
         settings=settings,
         start=artifact.manifest.files["model.safetensors"].sha256 if is_net else None,
     )
     adapt_model = _adapt_net if is_net else _adapt_vectors if is_word2vec else _adapt_tokenizer
-    adapt_model(old, run).save(Path(out), run, artifact.manifest.name, run.seed, {})
-    return load(out, verify=False)
+    adapt_model(old, run).save(folder, run, artifact.manifest.name, run.seed, {})
+    return cast(AnyModel, load(folder, verify=False))
 
 
 def _adapt_tokenizer(old: Tokenizer, run: TrainingRun) -> TrainingResult:

@@ -174,7 +174,7 @@ def brown_classes(source: str, tokenizer: Tokenizer) -> npt.NDArray[np.uint32] |
         return None
     model = load(path)
     if not isinstance(model, BrownModel):
-        raise RecipeError(f"{source} holds no classes of words: give a folder that firth train brown wrote.")
+        raise RecipeError(f"{source} holds no classes of words: give a folder of the recipe brown.")
     words = tokenizer.vocabulary[FIRST_WORD:]
     found = {}
     for word, tokens in zip(words, model.tokenizer.encode_batch(words), strict=True):

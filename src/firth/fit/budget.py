@@ -43,7 +43,7 @@ class Budget:
     @classmethod
     def parse(cls, text: str) -> Budget:
         """The budget that `20s`, `10min`, `3h`, `300ktok`, `20Mtok` or `1e15flop` stands for."""
-        match = _FORM.fullmatch(text.strip())
+        match = _FORM.fullmatch(str(text).strip())
         if match is None or match[2].lower() not in _UNITS:
             raise BudgetError(
                 f"cannot read the budget {text!r:.80}: write it like 20s, 10min, 3h, 300ktok or 1e15flop."

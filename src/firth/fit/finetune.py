@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import torch
 
+from firth.arguments import require_list, require_path
 from firth.artifact.folder import Artifact, artifact_info, open_artifact
 from firth.artifact.models import load, save
 from firth.errors import AbilityError, CorpusError, RecipeError, near_miss
@@ -36,7 +37,7 @@ from firth.nets.model import NetModel
 from firth.nets.network import build_network
 from firth.objectives.registry import make_objectives
 from firth.progress import note
-from firth.recipes.values import recipe_to_json
+from firth.recipes.values import Settings, recipe_to_json, setting_list
 from firth.tasks.builtin import builtin_examples
 from firth.tasks.examples import Example, TagExample, texts_of
 from firth.tasks.generate import EncoderDecoderTask, with_cross_attention
@@ -65,7 +66,7 @@ def finetune(
     test: Examples | None = None,
     out: str | Path,
     strategy: str | None = None,
-    settings: Sequence[str] = (),
+    settings: Settings = (),
     seed: int = 0,
     threads: int | None = None,
     resume: bool = False,
@@ -87,13 +88,14 @@ def finetune(
     """
     if task not in TASKS:
         raise RecipeError(f"there is no task {task!r}: {near_miss(task, TASKS)}")
-    folder = Path(out)
+    folder, model = require_path(out, "out", "the folder to write"), require_path(model, "model", "a saved model")
+    settings, columns = setting_list(settings), require_list(columns, "columns")
     if resume and (folder / "manifest.json").exists():
         note(f"{folder} is finished already.")
         return cast(Predictor, load(folder))
     require_place(folder, resume)
     read = partial(read_all, task, skip_bad=skip_bad, columns=columns)
-    artifact = open_artifact(Path(model))
+    artifact = open_artifact(model)
     shared: dict[str, Any] = {"task": task, "out": folder, "settings": settings, "columns": columns, "seed": seed}
     if has_no_states(artifact):
         options = {"--strategy": strategy, "--random": random, "--domain": domain, "--task-text": task_text}
@@ -107,7 +109,7 @@ def finetune(
         return train_linear(FinetuneConfig(train=examples, dev=dev_examples, test=test_examples, **shared), artifact)
     task_examples = examples if task_text else None
     start, stages = run_stages(
-        Path(model), folder, domain, task_examples, dev_examples, budget, threads=threads, resume=resume
+        model, folder, domain, task_examples, dev_examples, budget, threads=threads, resume=resume
     )
     artifact = open_artifact(start)
     base, digest = backbone(load(start)), artifact.manifest.files["model.safetensors"].sha256

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from firth.arguments import require_list, require_path
 from firth.artifact.ensemble import EnsembleModel
 from firth.artifact.models import load, save
 from firth.counts.em import em_weights
@@ -35,8 +36,9 @@ def mix(
 
     With `out` the mixture is saved there with all its parts. `reading` may have `field`, `encoding` and `layout`.
     """
+    models = require_list(models, "models")
     if out is not None:
-        require_free(Path(out))
+        require_free(require_path(out, "out", "the folder to write"))
     started = time.monotonic()
     names = [str(one) if isinstance(one, str | Path) else type(one).__name__ for one in models]
     parts = [load(one) if isinstance(one, str | Path) else one for one in models]

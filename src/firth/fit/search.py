@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from firth.arguments import require_path
 from firth.artifact.folder import Artifact, open_artifact
 from firth.artifact.models import load, save
 from firth.errors import OutputError, RecipeError
@@ -24,7 +25,7 @@ from firth.fit.resolve_task import HEAD_LR, finetune_lr
 from firth.fit.trainer import CURVE, METRICS
 from firth.nets.recipe import NetRecipe
 from firth.progress import note
-from firth.recipes.values import recipe_from_json
+from firth.recipes.values import Settings, recipe_from_json, setting_list
 
 _LR_FACTORS = (1.0, 0.6, 0.4)  # of the default: 5e-5, 3e-5 and 2e-5 for a network of 768 (Devlin et al. 2019)
 _BATCHES = (16, 32)
@@ -72,7 +73,7 @@ def finetune_all(
     search: bool = False,
     seeds: int = 1,
     seed: int = 0,
-    settings: Sequence[str] = (),
+    settings: Settings = (),
     resume: bool = False,
     **options: Any,
 ) -> Any:
@@ -80,7 +81,7 @@ def finetune_all(
 
     The settings with the best mean over seeds are chosen, and of their runs the best one.
     """
-    folder = Path(out)
+    folder, settings = require_path(out, "out", "the folder to write"), setting_list(settings)
     if resume and (folder / "manifest.json").exists():
         note(f"{folder} is finished already.")
         return load(folder)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import singledispatch
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from firth.abilities import Predicts, Scores
+from firth.arguments import require_path
+from firth.artifact.any_model import AnyModel
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load, load_tokenizer
 from firth.counts.recipe import CacheRecipe, ClassRecipe, MaxentRecipe, MixtureRecipe, NgramRecipe
@@ -25,7 +27,7 @@ from firth.progress import note
 from firth.recipes.families import Recipe
 from firth.recipes.nets import with_size
 from firth.recipes.table import find_recipe
-from firth.recipes.values import flatten, override, recipe_to_json
+from firth.recipes.values import Settings, flatten, override, recipe_to_json, setting_list
 from firth.text.corpus import Corpus
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
@@ -41,7 +43,7 @@ def train(
     size: str | None = None,
     budget: str | None = None,
     tokenizer: str | Path | Tokenizer | None = None,
-    settings: Sequence[str] = (),
+    settings: Settings = (),
     seed: int = 0,
     threads: int | None = None,
     resume: bool = False,
@@ -49,10 +51,11 @@ def train(
     encoding: str | None = None,
     layout: str = "auto",
     reload: bool = True,
-) -> Any:
+) -> AnyModel:
     """The model of `recipe` trained on the corpora, saved as an artifact in the folder `out`.
 
-    With `reload=False` the model is only saved, and None returned.
+    `settings` are fields of the recipe, such as `{"order": 2}`. With `reload=False` the model is only saved, and None
+    returned.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -62,8 +65,9 @@ def train(
     """
     name = recipe if isinstance(recipe, str) else str(recipe_to_json(recipe)["type"])
     found = find_recipe(recipe) if isinstance(recipe, str) else recipe
+    settings = setting_list(settings)
     wanted = override(found if size is None else with_size(found, name, size), settings)
-    folder = Path(out)
+    folder = require_path(out, "out", "the folder to write")
     if resume and (folder / "manifest.json").exists():
         return _load_finished(folder, wanted, settings, size)
     require_place(folder, resume)
@@ -83,7 +87,7 @@ def train(
     )
     result = pretrain(wanted, run)
     result.save(folder, run, name, seed, {} if run.valid is None else _validate(result.model, run.valid))
-    return load(folder, verify=False) if reload else None  # it was written just now
+    return cast(AnyModel, load(folder, verify=False) if reload else None)  # it was written just now
 
 
 @singledispatch
@@ -133,7 +137,7 @@ def _open_training(recipe: Recipe, texts: Sequence[Text], field: str, encoding: 
     return open_corpus(texts, field, encoding, layout)
 
 
-def _load_finished(folder: Path, recipe: Recipe, settings: Sequence[str], size: str | None) -> Any:
+def _load_finished(folder: Path, recipe: Recipe, settings: Sequence[str], size: str | None) -> AnyModel:
     """The model of an earlier, finished run, if it had the same recipe."""
     artifact = open_artifact(folder)
     # The tokenizer's fields and unset ones were resolved by the run.
@@ -144,7 +148,7 @@ def _load_finished(folder: Path, recipe: Recipe, settings: Sequence[str], size: 
     if any(found.get(key) != value for key, value in asked.items() if value != "auto"):
         raise RecipeError(f"{folder} holds another recipe: give the same options as before, or another -o.")
     note(f"{folder} is finished already.")
-    return load(folder)
+    return cast(AnyModel, load(folder))
 
 
 def _validate(model: Any, corpus: Corpus) -> dict[str, float]:

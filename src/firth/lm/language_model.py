@@ -14,8 +14,10 @@ import numpy.typing as npt
 from numba import njit
 
 from firth.abilities import Score, TextPiece
+from firth.arguments import ChecksArguments
 from firth.errors import RecipeError
 from firth.lm.pieces import document_sizes, piece_batches
+from firth.summaries import SummarisedModel
 from firth.text.layout import Layout, sentences_of
 from firth.tokens.encoder import EncodedSentences, TextEncoder
 from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, UNK, Tokenizer
@@ -75,7 +77,7 @@ def last_sentences(stream: TokenStream, tokens: int) -> TokenStream:
     return TokenStream(stream.ids[bounds[0] :], bounds - bounds[0], stream.starts_document[begin:])
 
 
-class LanguageModel(ABC):
+class LanguageModel(SummarisedModel, ChecksArguments, ABC):
     """A language model over ids. A history is the list of ids before the one to predict; EOS ends each sentence."""
 
     score_kind: Literal["causal", "pseudo"] = "causal"  # log-probabilities of texts, or pseudo-log-likelihoods

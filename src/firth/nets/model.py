@@ -11,12 +11,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from firth.arguments import ChecksArguments
 from firth.errors import AbilityError
 from firth.lm.language_model import UnknownWordModel
 from firth.nets.contextual_vectors import Floats, embed_texts, layer_states, nearest_occurrences
 from firth.nets.network import Network
 from firth.nets.recipe import NetRecipe
 from firth.nets.scoring import Integers, make_batch, max_length, one_line
+from firth.summaries import SummarisedModel
 from firth.text.layout import Layout
 from firth.tokens.encoder import TextEncoder
 from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, Tokenizer
@@ -24,7 +26,7 @@ from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, Tokenizer
 _CHUNK = 4096  # tokens whose vectors are computed at once
 
 
-class NetModel:
+class NetModel(SummarisedModel, ChecksArguments):
     """A network that makes vectors of tokens, words and texts."""
 
     def __init__(

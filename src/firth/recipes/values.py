@@ -6,9 +6,10 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from firth.arguments import require_strings
 from firth.errors import ArgumentError, ArtifactError, near_miss
 from firth.recipes.families import FAMILIES, Recipe
 from firth.recipes.peers import peer_hint
@@ -108,6 +109,35 @@ def differing_fields(first: dict[str, Any], second: dict[str, Any]) -> dict[str,
     """
     one, two = (flatten(json.loads(json.dumps(values))) for values in (first, second))  # tuples become lists
     return {name: (one.get(name), two.get(name)) for name in one | two if one.get(name) != two.get(name)}
+
+
+Settings = Mapping[str, Any] | Sequence[str]
+"""Fields of a recipe and their values: `{"order": 2}`, or `["order=2"]` as on the command line."""
+
+
+def setting_list(settings: Settings) -> list[str]:
+    """The settings as `key=value`.
+
+    >>> setting_list({"order": 2, "encoder": {"layers": 4, "residual": True}, "discount": None})
+    ['order=2', 'encoder.layers=4', 'encoder.residual=true', 'discount=none']
+    """
+    if not isinstance(settings, Mapping):
+        if isinstance(settings, str):
+            name, _, value = settings.partition("=")
+            raise ArgumentError(f"settings must be a dictionary, such as {{{name!r}: {value!r}}}, not a string.")
+        return list(require_strings(settings, "settings"))
+    return [f"{name}={_setting(name, value)}" for name, value in flatten(dict(settings)).items()]
+
+
+def _setting(name: str, value: Any) -> str:
+    """A value of Python as it is written on the command line."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return ",".join(_setting(name, one) for one in value)
+    raise ArgumentError(f"{name} must be a number, a string, True, False or None, not a {type(value).__name__}.")
 
 
 def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, ClassVar, cast
 
+from firth.arguments import ChecksArguments
 from firth.metrics.measure import measure
 from firth.metrics.tags import scheme_of
 from firth.progress import progress
+from firth.summaries import SummarisedModel
 from firth.tasks.examples import Example, TagExample, TextExample, numeric_labels
 from firth.tasks.readers.reader import read_items
 
@@ -19,7 +21,7 @@ MetricInputs = tuple[str, Sequence[Any], Sequence[Any]]
 _THRESHOLD = 0.5  # probability from which on a label is predicted in multi-label classification
 
 
-class Predictor(ABC):
+class Predictor(SummarisedModel, ChecksArguments, ABC):
     """A model that predicts for any number of examples of a task."""
 
     chunk: ClassVar[int] = 4096

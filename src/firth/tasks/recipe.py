@@ -124,7 +124,7 @@ class TaskRecipe:
         if self.decoder is not None and self.task != "generate":
             raise RecipeError(f"{self.task} generates no text: leave --decoder out, or choose the task generate.")
         if self.task == "generate" and self.decoder is None and self.strategy in ("frozen", "features"):
-            raise RecipeError("generate has no head to train: use --strategy full, or give a --decoder.")
+            raise RecipeError("generate has no head to train: use --strategy=full, or give a --decoder.")
         if self.lm_weight and "clm" not in self.network.names:
             raise RecipeError("only a causal language model has a next-token loss: set lm_weight=0.")
 

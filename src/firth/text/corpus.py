@@ -15,8 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from firth.errors import CorpusError, near_miss
+from firth.errors import ArgumentError, CorpusError, near_miss
 from firth.files import cache_folder, digest_file, is_abandoned, temporary_prefix, writing
+from firth.progress import note
+from firth.summaries import Summarised
 from firth.text.files import CorpusFile, find_files
 from firth.text.layout import Document, Layout, RawDocument, TextBlock, detect_layout, pack_documents, sentences_of
 from firth.text.oracle import PREFIX, builtin_documents, entropy_of
@@ -25,6 +27,7 @@ from firth.text.segment import Segmenter, make_segmenter, split_words
 
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 Part = Literal["all", "train", "valid", "test"]
+Unit = Literal["documents", "lines"]
 BLOCK = 1 << 20  # characters, the unit of work of a worker
 _SAMPLE = 1 << 18  # characters used for layout detection
 _COMPRESSION_RATIO = 3  # estimated, of text
@@ -38,6 +41,10 @@ class Input(ABC):
 
     @abstractmethod
     def encodings(self) -> dict[str, str]: ...
+
+    def title(self) -> str:
+        """What the source is called in a summary."""
+        return type(self).__name__
 
     def digest(self) -> str:
         digest = hashlib.sha256()
@@ -56,6 +63,9 @@ class FileInput(Input):
     source: CorpusFile
     encoding: str | None
     field: str
+
+    def title(self) -> str:
+        return self.source.name
 
     def documents(self) -> Iterator[RawDocument]:
         return read_documents(self.source, encoding=self.encoding, field=self.field)
@@ -81,6 +91,9 @@ class FileInput(Input):
 class BuiltinInput(Input):
     name: str
 
+    def title(self) -> str:
+        return PREFIX + self.name
+
     def documents(self) -> Iterator[RawDocument]:
         return builtin_documents(self.name)
 
@@ -94,6 +107,9 @@ class IterableInput(Input):
 
     items: Iterable[str | Sequence[str]]
 
+    def title(self) -> str:
+        return f"a {type(self.items).__name__.strip('_')}"
+
     def documents(self) -> Iterator[RawDocument]:
         for number, item in enumerate(self.items):
             where = f"item {number}"
@@ -106,8 +122,8 @@ class IterableInput(Input):
         return {"python": "utf-8"}
 
 
-@dataclass(frozen=True)
-class Corpus:
+@dataclass(frozen=True, repr=False)
+class Corpus(Summarised):
     """A restartable stream of documents, each with its sentences.
 
     >>> corpus = read_corpus([["the cat sat .", "it slept ."], ["a dog ran ."]])
@@ -119,6 +135,7 @@ class Corpus:
     chosen_layout: Layout | Literal["auto"] = "auto"
     part: Part = "all"
     fractions: tuple[float, float] = (0.0, 0.0)  # of valid and test
+    unit: Unit = "documents"  # that are assigned to parts
     segmenter: Segmenter = field(default_factory=make_segmenter)
 
     @cached_property
@@ -136,8 +153,8 @@ class Corpus:
 
     def raw_documents(self) -> Iterator[RawDocument]:
         """The unsplit documents of this part; long ones in pieces."""
-        if self.part == "all":
-            yield from self._all_documents()
+        if self.part == "all" or self.unit == "lines":
+            yield from self._all_documents() if self.part == "all" else self._chosen_lines()
             return
         chosen = False
         for document in self._all_documents():
@@ -145,6 +162,24 @@ class Corpus:
                 chosen = part_of(document.text, self.fractions) == self.part
             if chosen:
                 yield document
+
+    def _chosen_lines(self) -> Iterator[RawDocument]:
+        """The documents with only those lines that are in this part."""
+        has_begun = False
+        for document in self._all_documents():
+            has_begun = has_begun and document.continues
+            lines = [line for line in self._units(document) if part_of(line, self.fractions) == self.part]
+            if lines:
+                yield replace(document, text="\n".join(lines), continues=has_begun)
+                has_begun = True
+
+    def _units(self, document: RawDocument) -> list[str]:
+        """What is assigned to parts: documents, or their lines, or the sentences of wrapped lines."""
+        if self.unit == "documents":
+            return [] if document.continues else [document.text]
+        if self.layout == "wrapped":
+            return sentences_of(document.text, "wrapped")
+        return [line for line in document.text.split("\n") if line.strip()]
 
     def blocks(self) -> Iterator[TextBlock]:
         """The documents of this part in blocks of about `BLOCK` characters."""
@@ -169,13 +204,36 @@ class Corpus:
         return split_words(self.segmenter.mark(sentence))
 
     def parts(self, valid: float = 0.05, test: float = 0.05) -> tuple[Corpus, Corpus, Corpus]:
-        """The train, valid and test parts, by a hash of each document's text: duplicates are never in two parts."""
+        """The train, valid and test parts, by a hash of each document's text: duplicates are never in two parts.
+
+        If there are too few documents for all parts, as in a file of one document, the lines are split instead.
+        """
         if self.part != "all":
             raise CorpusError(f"this is the {self.part} part of a corpus already: split the whole corpus.")
         if valid < 0 or test < 0 or valid + test >= 1:
             raise CorpusError(f"fractions of {valid} and {test} leave no text to train on: keep their sum below 1.")
         whole = replace(self, fractions=(valid, test), chosen_layout=self.layout)
+        if empty := whole._empty_part():
+            whole = replace(whole, unit="lines")
+            note(f"there are too few documents for a {empty} part: the lines are split, not the documents")
+            if empty := whole._empty_part():
+                raise CorpusError(
+                    f"no line of the text is in the {empty} part: give more text, a larger fraction, or 0 for none."
+                )
         return replace(whole, part="train"), replace(whole, part="valid"), replace(whole, part="test")
+
+    def _empty_part(self) -> Part | None:
+        """The first part without text, of those that have a fraction."""
+        shares: dict[Part, float] = {"train": 1, "valid": self.fractions[0], "test": self.fractions[1]}
+        missing = [part for part, share in shares.items() if share > 0]
+        for document in self._all_documents():
+            for text in self._units(document):
+                part = part_of(text, self.fractions)
+                if part in missing:
+                    missing.remove(part)
+            if not missing:
+                return None
+        return missing[0]
 
     def encodings(self) -> dict[str, str]:
         return {name: code for source in self.inputs for name, code in source.encodings().items()}
@@ -191,12 +249,20 @@ class Corpus:
 
     def key(self) -> str:
         """A digest of everything that determines the documents, computed without sentence splitting."""
-        facts = [source.digest() for source in self.inputs], self.layout, self.part, self.fractions
+        facts: list[Any] = [[source.digest() for source in self.inputs], self.layout, self.part, self.fractions]
+        facts += ["lines"] if self.unit == "lines" else []
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:
         shares = dict(zip(("valid", "test"), self.fractions, strict=True))
         return {"encodings": self.encodings(), "layout": self.layout, "part": self.part, "shares": shares}
+
+    def summary(self) -> dict[str, Any]:
+        """The sources, and the part and the layout if they are known without reading the text."""
+        titles = ", ".join(source.title() for source in self.inputs)
+        many = {"files": len(self.inputs)} if len(self.inputs) > 3 else {"source": titles}
+        part = {} if self.part == "all" else {"part": self.part}
+        return many | part | {"layout": self.__dict__.get("layout", self.chosen_layout)}
 
     def _all_documents(self) -> Iterator[RawDocument]:
         return itertools.chain.from_iterable(source.documents() for source in self.inputs)
@@ -225,6 +291,8 @@ def read_corpus(
     for given in inputs:
         if isinstance(given, str | Path):
             found.extend(_named_inputs(str(given), encoding, field))
+        elif not isinstance(given, Iterable):
+            raise ArgumentError(f"a corpus is a file name or a list of texts, not {given!r}: name a file.")
         else:
             items = _SavedItems(given) if iter(given) is given else given  # a generator can be iterated only once
             found.append(IterableInput(items))

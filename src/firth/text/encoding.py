@@ -153,7 +153,7 @@ def codec_name(encoding: str, head: bytes, source: str) -> str:
         return "utf-16-be"
     if head.startswith(codecs.BOM_UTF16_LE) or not head:
         return "utf-16-le"
-    raise EncodingError(f"{source} has no byte order mark: pass --encoding utf-16-le or --encoding utf-16-be.")
+    raise EncodingError(f"{source} has no byte order mark: pass --encoding=utf-16-le or --encoding=utf-16-be.")
 
 
 def require_same_encoding(encoding: str, data: bytes, text: str, source: str, offset: int) -> None:

@@ -27,6 +27,7 @@ from firth.cores import in_order
 from firth.errors import StoreError
 from firth.files import digest_bytes, digest_file
 from firth.memory import drop_page_cache
+from firth.summaries import Summarised
 
 FORMAT = 2
 FILES = ("ids.bin", "starts.bin", "sentences.bin", "documents.bin")
@@ -80,7 +81,7 @@ class StoreInfo:  # the content of `store.json`
             raise ValueError("the names of its files are others")
 
 
-class TokenStore:
+class TokenStore(Summarised):
     """The tokens of a corpus. Opening it reads only a page of JSON, whatever its size."""
 
     def __init__(self, folder: Path) -> None:
@@ -90,6 +91,11 @@ class TokenStore:
         self.word_starts: npt.NDArray[np.bool_] = self._map("starts.bin", "bool")
         self.sentences: npt.NDArray[np.uint64] = self._map("sentences.bin", "uint64")
         self.documents: npt.NDArray[np.uint64] = self._map("documents.bin", "uint64")
+
+    def summary(self) -> dict[str, Any]:
+        """The size of the text, and the folder."""
+        counts = {name: getattr(self.info, name) for name in ("tokens", "words", "sentences", "documents", "unknown")}
+        return counts | {"folder": self.folder}
 
     def __len__(self) -> int:
         return self.info.tokens

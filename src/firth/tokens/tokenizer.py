@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
+from firth.arguments import ChecksArguments
 from firth.errors import TokenizerError
 from firth.files import digest_bytes
+from firth.summaries import Summarised
 from firth.text.segment import HAN, HAN_RANGES, WORD_BREAK, WORD_PATTERN, make_segmenter, word_regex
 from firth.tokens.recipe import TokenizerRecipe
 
@@ -28,7 +30,7 @@ class Tokens(NamedTuple):
     offsets: list[tuple[int, int]]
 
 
-class Tokenizer:
+class Tokenizer(Summarised, ChecksArguments):
     """Text <-> ids. The ids are those that the `tokenizers` library gives for the same `tokenizer.json`.
 
     >>> from firth.text.corpus import read_corpus
@@ -81,6 +83,11 @@ class Tokenizer:
     def tokenizer(self) -> Tokenizer:
         """Itself, so that every loaded artifact has a `tokenizer`."""
         return self
+
+    def summary(self) -> dict[str, Any]:
+        """The kind of tokens, their number and how text is normalised."""
+        facts = {"model": self.recipe.model, "vocabulary": len(self), "normalise": self.recipe.normalise}
+        return facts | ({"lowercase": "yes"} if self.recipe.lowercase else {})
 
     def __len__(self) -> int:
         return len(self.vocabulary) if "backend" not in self.__dict__ else int(self.backend.get_vocab_size())

@@ -267,7 +267,7 @@ def _serve(requests: IO[bytes], responses: IO[bytes]) -> None:
             else:
                 response = worker(TextBlock(request.arrays[0], request.facts["packed"]))
         except FirthError as error:
-            response = Message({"error": str(error)}, [])
+            response = Message({"error": error.message}, [])
         _send(responses, response)
 
 

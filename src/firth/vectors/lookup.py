@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from firth.arguments import ChecksArguments, require_string, require_strings
 from firth.errors import AbilityError, ArtifactError
+from firth.summaries import SummarisedModel
 from firth.text.layout import Layout
 from firth.tokens.encoder import TextEncoder
 from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
@@ -21,7 +23,7 @@ ScoredWords = list[tuple[str, float]]  # words and their scores, best first
 _MAX_TWO_EDITS, _MAX_ONE_EDIT = 10, 50  # word lengths up to which misspellings with two or one edits are tried
 
 
-class NoVectorError(AbilityError):
+class NoVectorError(AbilityError, KeyError):
     """A word has no vector; the message with spelling suggestions is built on demand."""
 
     def __init__(self, word: str, known: Mapping[str, int]) -> None:
@@ -29,14 +31,19 @@ class NoVectorError(AbilityError):
         self.word = word
         self._known = known
 
-    def __str__(self) -> str:
+    @property
+    def message(self) -> str:
         near = " or ".join(repr(word) for word in suggest_spellings(self.word, self._known))
         advice = f"did you mean {near}?" if near else "choose a word that occurs often enough in the training text."
         return f"there is no vector for {self.word!r}: {advice}"
 
 
-class WordModel:
-    """A vocabulary with a row for each word; phrases follow the tokenizer's words."""
+class WordModel(SummarisedModel, ChecksArguments):
+    """A vocabulary with a row for each word; phrases follow the tokenizer's words.
+
+    A model is used like a read-only dictionary of words, as in gensim: `len(model)` is the number of its words,
+    iterating gives them in the order of rows, and if `word in model`, `model[word]` is its vector.
+    """
 
     def __init__(
         self,
@@ -64,6 +71,32 @@ class WordModel:
     def names(self) -> list[str]:
         """The word of each row, without sense numbers."""
         return self.words
+
+    def summary(self) -> dict[str, Any]:
+        """The number of words, the recipe, the tokenizer and the methods."""
+        return {"words": len(self)} | super().summary()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __bool__(self) -> bool:
+        return True  # a model is there, however many words it has
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and self.find_row(word) is not None
+
+    def __getitem__(self, words: str | Sequence[str]) -> npt.NDArray[np.float32]:
+        """The vector of a word, or those of several as rows; an unknown word raises an error that is a `KeyError`."""
+        if not hasattr(self, "vector"):
+            raise AbilityError(
+                f"a {type(self).__name__} has no dense vectors of words: use similar, or train skipgram or lsa."
+            )
+        if isinstance(words, list | tuple | np.ndarray):
+            return np.array([self.vector(word) for word in require_strings(words, "words", "vectors")])
+        return np.asarray(self.vector(require_string(words, "word", "vectors[word]")))
 
     def find_row(self, word: str) -> int | None:
         """The row of a word, looked up verbatim, normalized, then tokenized; None if it has none."""

@@ -59,6 +59,16 @@ class VectorModel(WordModel):
             raise NoVectorError(word, self.rows)
         return composed
 
+    def __contains__(self, word: object) -> bool:
+        """Whether there is a vector of a word; subwords make those of unknown words, too."""
+        return isinstance(word, str) and (
+            self.find_row(word) is not None or self.oov_vector(self.normalize(word)) is not None
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers of words and dimensions, the recipe, the tokenizer and the methods."""
+        return {"words": len(self), "dimension": self.vectors.shape[1]} | super().summary()
+
     def similarity(self, one: str, two: str) -> float:
         """The cosine similarity of two words."""
         return float(np.clip(unit(self.vector(one)) @ unit(self.vector(two)), -1, 1))

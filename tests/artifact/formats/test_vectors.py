@@ -177,7 +177,8 @@ def test_tables_without_a_first_line(tmp_path: Path) -> None:
     assert read(tmp_path, "\ufeff" + rows, header=False).words == ["the", "cat", "dog"]
     assert read(tmp_path, "5 3\n6 7\n", header=False).words == ["5", "6"]
     with pytest.raises(
-        ArtifactError, match=r"line 1: expected the numbers .* found 'the 0.5 -1'; .* firth import glove\."
+        ArtifactError,
+        match=r"line 1: expected the numbers .* found 'the 0.5 -1'; .* firth\.import_\('glove', \.\.\.\)\.",
     ):
         read(tmp_path, rows)
 

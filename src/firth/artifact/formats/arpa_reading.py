@@ -26,8 +26,8 @@ _COUNT = re.compile(rb"ngram\s+(\d{1,3})\s*=\s*(\d{1,18})")
 _SPECIAL_IDS = {name.encode(): number for number, name in SPECIAL_NAMES.items()} | {UNKNOWN_ALIAS.encode(): UNK}
 _OTHER_FORMATS = {
     b"mmap lm http://kheafield.com/code": "is a KenLM binary: give the ARPA file that it was made from",
-    b"iARPA": "is an IRSTLM file: convert it to ARPA with compile-lm --text yes",
-    b"blmt": "is an IRSTLM binary: convert it to ARPA with compile-lm --text yes",
+    b"iARPA": "is an IRSTLM file: convert it to ARPA with `compile-lm --text yes`",
+    b"blmt": "is an IRSTLM binary: convert it to ARPA with `compile-lm --text yes`",
 }
 _REASONS = {
     kernels.NOT_NUMBER: "{field} is not a number",

@@ -96,10 +96,10 @@ def head_class_of(recipe: TaskRecipe) -> HeadClass:
     >>> from firth.recipes.nets import roberta
     >>> head_class_of(TaskRecipe(task="tag", network=roberta())).architecture
     'RobertaForTokenClassification'
-    >>> head_class_of(TaskRecipe(task="tag", network=roberta(), head=HeadRecipe(crf=True)))
+    >>> head_class_of(TaskRecipe(task="tag", network=roberta(), head=HeadRecipe(crf=True)))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    firth.errors.AbilityError: Hugging Face has no class with such a head: for export, tune with --set head.crf=false.
+    firth.errors.AbilityError: Hugging Face has no class with such a head: ..., tune with settings={'head.crf': False}.
     """
     if recipe.task == "generate":
         raise AbilityError(

@@ -1,0 +1,220 @@
+"""The verbs of the command line as functions; a model is a loaded one, or the folder of a saved one.
+
+Functions import what they need when they are called, because some of it takes seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from firth.abilities import Filling, Generates, HasLayers, Score, total
+from firth.arguments import require_path, require_string, require_strings
+from firth.errors import AbilityError, ArgumentError, near_miss
+from firth.progress import note
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from firth.artifact.any_model import AnyModel
+
+SUITES = ("words", "analogies", "context", "probe", "classify", "task")
+
+
+def load(folder: str | Path, *, verify: bool = True) -> AnyModel:
+    """The model or tokenizer of an artifact folder; with `verify` the digests of its files are checked."""
+    from firth.artifact.models import load as load_artifact
+
+    return cast("AnyModel", load_artifact(require_path(folder, "folder", "where a model was saved"), verify=verify))
+
+
+def score(model: Any, texts: str | Path | Iterable[str], *, encoding: str | None = None) -> Score:
+    """The total score of the lines of a file, or of a list of texts: bits per byte, perplexity, log-probability.
+
+    `model.score(texts)` gives the score of each text.
+    """
+    from firth.apply.score import require_scores, score_file
+
+    loaded = _loaded(model)
+    if isinstance(texts, str | Path):
+        return total(one for _, _, one in score_file(loaded, Path(texts), encoding))
+    return total(require_scores(loaded).score(require_strings(texts, "texts", "score")))
+
+
+def embed(
+    model: Any,
+    texts: str | Path | Iterable[str],
+    *,
+    layer: str | int | None = None,
+    pooling: str | None = None,
+    unit: bool = False,
+    encoding: str | None = None,
+) -> npt.NDArray[np.float32]:
+    """(texts, dimension): the vectors of the lines of a file, or of a list of texts; `unit` gives them length 1.
+
+    `layer` and `pooling` are for networks: see `NetModel.embed`.
+    """
+    from firth.apply.embed import text_vectors
+    from firth.apply.score import file_lines
+
+    if isinstance(texts, str | Path):
+        texts = [line for _, line in file_lines(Path(texts), encoding)]
+    given = {"layer": layer, "pooling": pooling}
+    options = {name: value for name, value in given.items() if value is not None}
+    rows, truncated = text_vectors(_loaded(model), require_strings(texts, "texts", "embed"), unit=unit, **options)
+    if truncated:
+        note(f"{truncated:,} of {len(rows):,} texts are too long for the network and were truncated.")
+    return rows
+
+
+def predict(model: Any, items: str | Path | Iterable[Any], *, encoding: str | None = None) -> list[dict[str, Any]]:
+    """The predictions of a classifier or a fine-tuned model for the examples of a file, or a list of examples.
+
+    Those of classifiers have the keys `label`, `probability` and `probabilities`; docs/tasks.md describes the others.
+    """
+    from firth.apply.predict import predict_file, require_task_predictor
+    from firth.tasks.predictor import Predictor
+
+    predictor = require_task_predictor(_loaded(model))
+    if isinstance(items, str | Path):
+        return [answer for _, answer in predict_file(predictor, Path(items), encoding=encoding)]
+    return cast(Predictor, predictor).predict(items)
+
+
+def generate(
+    model: Any,
+    prompt: str = "",
+    *,
+    count: int = 1,
+    length: int = 50,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    beams: int = 1,
+    seed: int = 0,
+) -> list[str]:
+    """`count` continuations of the prompt by a language model, of at most `length` tokens each.
+
+    A temperature of 0 takes the most probable token; several `beams` are for networks.
+    """
+    loaded = _loaded(model)
+    if not isinstance(loaded, Generates) or (beams > 1 and not isinstance(loaded, HasLayers)):
+        missing = (
+            "no beam search: use a network, such as gpt or lstm"
+            if isinstance(loaded, Generates)
+            else ("no way to generate text: use a language model, such as gpt, lstm or mkn5")
+        )
+        raise AbilityError(f"a {type(loaded).__name__} has {missing}.")
+    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    sampling |= {"beams": beams} if beams > 1 else {}
+    return loaded.generate(prompt, count=count, length=length, **sampling)
+
+
+def fill(model: Any, text: str, top: int = 5) -> list[list[Filling]]:
+    """The most probable tokens for each `[MASK]` of a text, with probabilities, by a masked model such as BERT."""
+    from firth.apply.fill import require_fills
+
+    return require_fills(_loaded(model)).fill(text, top)
+
+
+def similar(
+    model: Any,
+    words: str | Sequence[str],
+    minus: str | Sequence[str] = (),
+    *,
+    count: int = 10,
+    context: str | None = None,
+    method: str = "add",
+) -> list[tuple[str, float]]:
+    """The words nearest to a word, or to the sum of several minus others (analogies), with their similarities.
+
+    `context` is a text that tells the sense of the word.
+    """
+    from firth.apply.similar import find_similar
+
+    plus, less = ([given] if isinstance(given, str) else given for given in (words, minus))
+    given = [list(require_strings(some, name, "similar")) for some, name in ((plus, "words"), (less, "minus"))]
+    return find_similar(_loaded(model), *given, count=count, context=context, method=method)
+
+
+def evaluate(
+    model: Any,
+    suite: str,
+    *files: str | Path,
+    method: str = "add",
+    restrict: int = 300_000,
+    skip_bad: bool = False,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """The metrics of a model on test files, as `firth evaluate --json` prints them.
+
+    The suites `words`, `analogies`, `context` and `probe` are for vectors, `classify` for classifiers, and `task` for
+    fine-tuned models. `method` (add or mul) and `restrict` (to the most frequent words) are for analogies, `skip_bad`
+    and `seed` for tasks.
+    """
+    from firth.apply.predict import evaluate_task
+    from firth.report import classify, suites
+
+    if suite not in SUITES:
+        raise ArgumentError(f"there is no suite {suite!r}: {near_miss(str(suite), SUITES)}")
+    paths = [require_path(file, "files", "a test file") for file in files]
+    if not paths or (suite == "task" and len(paths) > 1):
+        raise ArgumentError(f"{suite} is evaluated on {'one file' if suite == 'task' else 'files'}: name it.")
+    loaded = _loaded(model)
+    if suite == "task":
+        return evaluate_task(loaded, paths[0], seed=seed, skip_bad=skip_bad)
+    if suite == "analogies":
+        return suites.evaluate_analogies(loaded, paths, method, restrict)
+    others: dict[str, Callable[[Any, Sequence[Path]], dict[str, Any]]] = {
+        "words": suites.evaluate_words,
+        "context": suites.evaluate_contexts,
+        "probe": suites.evaluate_probe,
+        "classify": classify.evaluate_labels,
+    }
+    return others[suite](loaded, paths)
+
+
+def export(model: Any, format: str, path: str | Path) -> dict[str, Any]:
+    """Write a model in a format of another program: arpa, brown, fasttext, glove, huggingface or word2vec.
+
+    Returns what was written.
+    """
+    from firth.artifact.formats import export_model
+
+    target = require_path(path, "path", "the file or folder to write")
+    return export_model(_loaded(model), require_string(format, "format", "export"), target)
+
+
+def import_(format: str, path: str | Path, out: str | Path, *, task: str | None = None) -> AnyModel:
+    """The model of a file or folder in a format of another program, saved as an artifact in the folder `out`.
+
+    `task` is that of a fine-tuned Hugging Face model whose class serves several.
+    """
+    from firth.artifact.formats import import_model
+
+    source, folder = require_path(path, "path", "the file to read"), require_path(out, "out", "the folder to write")
+    import_model(require_string(format, "format", "import_"), source, folder, task)
+    return load(folder, verify=False)
+
+
+def verify(path: str | Path) -> dict[str, Any]:
+    """The manifest of an artifact of which every byte was checked, or the checks of an ARPA file."""
+    from firth.artifact.folder import verify_artifact
+
+    folder = require_path(path, "path", "the folder of an artifact, or an ARPA file")
+    if folder.is_file():
+        from firth.artifact.formats.arpa import verify_arpa
+
+        return verify_arpa(folder)
+    return verify_artifact(folder)
+
+
+def _loaded(model: Any) -> Any:
+    """The model, or the one that is saved in the folder of that name."""
+    if hasattr(model, "tokenizer"):
+        return model
+    if isinstance(model, str | Path):
+        return load(model)
+    raise ArgumentError(f"a model is a loaded one or the folder of a saved one, not a {type(model).__name__}.")
