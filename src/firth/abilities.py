@@ -253,6 +253,7 @@ class TaskPredictor(Protocol):
         """The metrics of predictions."""
 
 
+@runtime_checkable
 class Model(Protocol):
     """The members of every trained model."""
 

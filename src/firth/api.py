@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from firth.abilities import Filling, Generates, HasLayers, Score, total
+from firth.abilities import Filling, Generates, HasLayers, Model, Score, total
 from firth.arguments import require_path, require_string, require_strings
 from firth.errors import AbilityError, ArgumentError, near_miss
 from firth.progress import note
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from firth.apply.score import Context
     from firth.artifact.any_model import AnyModel
 
 SUITES = ("words", "analogies", "context", "probe", "classify", "task")
@@ -30,16 +31,21 @@ def load(folder: str | Path, *, verify: bool = True) -> AnyModel:
     return cast("AnyModel", load_artifact(require_path(folder, "folder", "where a model was saved"), verify=verify))
 
 
-def score(model: Any, texts: str | Path | Iterable[str], *, encoding: str | None = None) -> Score:
+def score(
+    model: Any, texts: str | Path | Iterable[str], *, context: Context = "line", encoding: str | None = None
+) -> Score:
     """The total score of the lines of a file, or of a list of texts: bits per byte, perplexity, log-probability.
 
-    `model.score(texts)` gives the score of each text.
+    Each line or text is scored by itself. With the context `document`, the lines of a file are scored after those since
+    the last blank line. `model.score(texts)` gives the score of each text.
     """
-    from firth.apply.score import require_scores, score_file
+    from firth.apply.score import open_texts, require_scores, score_lines
 
     loaded = _loaded(model)
     if isinstance(texts, str | Path):
-        return total(one for _, _, one in score_file(loaded, Path(texts), encoding))
+        return total(one for _, one in score_lines(loaded, open_texts(loaded, [texts], context, encoding=encoding)))
+    if context != "line":
+        raise ArgumentError("texts of a list are scored by themselves: leave context out, or name a file.")
     return total(require_scores(loaded).score(require_strings(texts, "texts", "score")))
 
 
@@ -213,8 +219,8 @@ def verify(path: str | Path) -> dict[str, Any]:
 
 def _loaded(model: Any) -> Any:
     """The model, or the one that is saved in the folder of that name."""
-    if hasattr(model, "tokenizer"):
-        return model
     if isinstance(model, str | Path):
         return load(model)
+    if isinstance(model, Model):
+        return model
     raise ArgumentError(f"a model is a loaded one or the folder of a saved one, not a {type(model).__name__}.")
