@@ -63,7 +63,7 @@ def test_a_file_is_replaced_by_force_alone_and_an_input_never(tmp_path: Path) ->
     require_new_file(tmp_path / "new", False, [source])
     require_new_file(other, True, [source, "-", "builtin:pydoc", "no such file"])
     for taken in (other, tmp_path / "broken"):
-        with pytest.raises(OutputError, match=r"exists already.*--force"):
+        with pytest.raises(OutputError, match=r"exists already.*force"):
             require_new_file(taken, False, [source])
     for path, inputs in ((source, [source]), (tmp_path / "link", [source]), (other, [str(tmp_path)])):
         with pytest.raises(OutputError, match="is read by this command"):
