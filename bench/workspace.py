@@ -184,7 +184,7 @@ class Workspace(NamedTuple):
             return dict(known)
         result: Result = {"commands": commands}
         options = ["--threads", "1", "--json"] + ["--resume"] * (self.folder / out).exists()
-        for command in ([*finetune, *options], predict, evaluate):
+        for command in ([*finetune, *options], [*predict, "--force"], evaluate):
             done = run(self.folder, command)
             if error := error_of(done):
                 return result | {"error": f"{command[0]}: {error}"}

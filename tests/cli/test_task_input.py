@@ -235,7 +235,7 @@ def test_other_encodings(folder: Path, tmp_path: Path) -> None:
     assert_refused(
         firth("predict", folder / "classify", path, "--encoding", "utf-8", "--json"), path, "not at byte 100"
     )
-    assert firth("predict", folder / "classify", path, "--encoding", "klingon", "--json").code == 1
+    assert firth("predict", folder / "classify", path, "--encoding", "klingon", "--json").code == 2
 
 
 def test_missing_files_and_untuned_models(folder: Path, tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_recipes_train_save_load_and_verify(name: str, tmp_path: Path) -> None:
 @EVERY
 def test_unknown_fields_are_refused_with_the_list_of_fields(name: str, tmp_path: Path) -> None:
     outcome = firth("train", name, "builtin:oracle", "-o", tmp_path / "out", "--set", "zzz=1")
-    assert outcome.code == 1
+    assert outcome.code == 2
     for field in recipe_to_json(RECIPES[name].make()):
         assert field == "type" or field in outcome.err
 

@@ -67,7 +67,7 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     assert back.code == 0, back.err
     assert files_of(tmp_path / "again") == files_of(tmp_path / "a")
     assert command("verify", tmp_path / "again").code == 0
-    assert command("adapt", tmp_path / "a", "-o", tmp_path / "none").code == 1
+    assert command("adapt", tmp_path / "a", "-o", tmp_path / "none").code == 2
 
 
 def test_what_was_never_added_cannot_be_removed(tmp_path: Path) -> None:

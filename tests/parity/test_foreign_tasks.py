@@ -190,7 +190,7 @@ def test_the_task_can_be_given(tmp_path: Path) -> None:
     )
     done = firth("import", "huggingface", tmp_path / "theirs", "-o", tmp_path / "ours", "--task", "pair", "--json")
     assert (done.code, done.json["task"]) == (0, "pair"), done.err
-    assert firth("import", "arpa", tmp_path / "theirs", "-o", tmp_path / "other", "--task", "pair").code == 1
+    assert firth("import", "arpa", tmp_path / "theirs", "-o", tmp_path / "other", "--task", "pair").code == 2
     assert read_model(tmp_path / "theirs", "classify").task == "classify"
     fine_tuned("bert", tmp_path / "nli", NLI)
     assert read_model(tmp_path / "nli", "classify").task == "classify"

@@ -299,11 +299,11 @@ def test_bad_examples_can_be_skipped(tuned: Path, tmp_path: Path) -> None:
 def test_wrong_options_and_models_are_refused(tuned: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "test.tsv", "1\tgood film")
     other = firth("evaluate", tuned, "classify", file, "-o", tmp_path / "r.html")
-    assert other.code == 1
+    assert other.code == 2
     assert "-o belongs to the suite task, not to classify" in other.err
     assert "--skip-bad belongs to" in firth("evaluate", tuned, "words", file, "--skip-bad").err
     folder = firth("evaluate", tuned, "task", file, "-o", tmp_path)
-    assert (folder.code, "is a folder: name a file" in folder.err) == (1, True)
+    assert (folder.code, "is a folder: write to another file" in folder.err) == (1, True)
     gone = firth("evaluate", tuned, "task", tmp_path / "gone.tsv", "-o", tmp_path / "r.html")
     assert gone.code == 1
     assert "gone.tsv" in gone.err

@@ -141,7 +141,7 @@ def test_texts_that_are_too_small(kind: str, tmp_path: Path) -> None:
     assert "1 word" in outcome.err
     (tmp_path / "text.txt").write_text("one two\n" * 9)
     outcome = firth("train", kind, tmp_path / "text.txt", "-o", tmp_path / "model", "--budget", "10s")
-    assert outcome.code == 1
+    assert outcome.code == 2
     assert "leave --budget out" in outcome.err
 
 

@@ -63,9 +63,11 @@ def evaluate(
         report = _evaluate_task(loaded, model, files[0], out, {"skip_bad": skip_bad, "columns": field or []})
     elif suite == "analogies":
         report = suites.evaluate_analogies(loaded, files, method, restrict)
+    elif suite == "classify":
+        report = classify.evaluate_labels(loaded, files, field or [])
     else:
         others = {"words": suites.evaluate_words, "context": suites.evaluate_contexts, "probe": suites.evaluate_probe}
-        report = (others | {"classify": classify.evaluate_labels})[suite](loaded, files)
+        report = others[suite](loaded, files)
     show(as_json, {"suite": suite} | report, lambda: _print_task(report) if suite == "task" else _print(report))
 
 
@@ -73,12 +75,14 @@ def _check_task_options(suite: str, files: list[Path], given: dict[str, Any]) ->
     from firth.errors import ArgumentError
     from firth.tasks.readers.columns import parse_columns
 
+    parse_columns(given["--field"] or [])
     if suite == "task":
-        parse_columns(given["--field"] or [])
         if len(files) != 1:
             raise ArgumentError("a task is evaluated on one file of labelled examples: name one.")
-    elif other := [option for option, value in given.items() if value]:
-        raise ArgumentError(f"{other[0]} belongs to the suite task, not to {suite}: leave it out.")
+        return
+    for option, value in given.items():
+        if value and (option, suite) != ("--field", "classify"):
+            raise ArgumentError(f"{option} belongs to the suite task, not to {suite}: leave it out.")
 
 
 def _evaluate_task(loaded: Any, model: Path, file: Path, out: Path | None, reading: dict[str, Any]) -> dict[str, Any]:

@@ -18,12 +18,12 @@ _SAMPLES = 1000
 _MOST_PAIRS = 20_000  # of labels, beyond which resampling takes too long
 
 
-def evaluate_labels(model: Any, files: Sequence[Path]) -> dict[str, Any]:
+def evaluate_labels(model: Any, files: Sequence[Path], columns: Sequence[str] = ()) -> dict[str, Any]:
     """The metrics of the most probable label; of a text with several gold labels, any of them is correct."""
     predictor = ClassifierAdapter(require_predicts(model), 1)
     pairs: Counter[tuple[str, str]] = Counter()
     for path in files:
-        for example, found in predict_file(predictor, path, labelled=True):
+        for example, found in predict_file(predictor, path, labelled=True, columns=columns):
             pairs[matching_label(found["label"], example.labels), found["label"]] += 1
     total = sum(pairs.values())
     correct = sum(count for (gold, predicted), count in pairs.items() if gold == predicted)

@@ -142,8 +142,9 @@ def test_verbs(tmp_path: Path) -> None:
     report = json.loads(done.stdout)
     assert report["bytes"] == (tmp_path / "again.arpa").stat().st_size
     assert report["ngrams"] == read_arpa(Path(path)).sizes
-    assert runner.invoke(app, ["export", str(tmp_path / "model"), "arap", path]).exit_code == 1
-    assert "ngrams" in runner.invoke(app, ["export", str(tmp_path / "model"), "arpa", path]).stdout
+    assert runner.invoke(app, ["export", str(tmp_path / "model"), "arap", path]).exit_code == 2
+    assert runner.invoke(app, ["export", str(tmp_path / "model"), "arpa", path]).exit_code == 1
+    assert "ngrams" in runner.invoke(app, ["export", str(tmp_path / "model"), "arpa", path, "--force"]).stdout
     Path(path).write_text("\\data\\\n")
     assert runner.invoke(app, ["import", "arpa", path, "-o", str(tmp_path / "other")]).exit_code == 1
     assert not (tmp_path / "other").exists()

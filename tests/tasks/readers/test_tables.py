@@ -105,7 +105,8 @@ def test_commands_read_other_columns(tmp_path: Path) -> None:
     for field in ("review", "text_a=review"):
         found = firth("predict", tmp_path / "c", path, "--field", field, "--json").json
         assert found["texts"] == 10
-    assert firth("evaluate", tmp_path / "c", "task", path, *fields, "--json").json["examples"] == 10
+    for suite in ("task", "classify"):
+        assert firth("evaluate", tmp_path / "c", suite, path, *fields, "--json").json["examples"] == 10
     assert firth("train", "words", path, "-o", tmp_path / "words", "--json").code == 0
     examples = ("--train", path, "--dev", path, "-o", tmp_path / "linear")
     done = firth("finetune", tmp_path / "words", "classify", *examples, *fields, "--json")
