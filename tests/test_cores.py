@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -117,6 +118,24 @@ def test_programs_of_low_priority_give_way(tmp_path: Path, monkeypatch: pytest.M
 def test_without_statistics_all_cores_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
     assert free_cores(tmp_path) == 3
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"), [({}, "2000"), ({"OMP_WAIT_POLICY": "passive"}, "0"), ({"GOMP_SPINCOUNT": "7"}, "7")]
+)
+def test_waiting_threads_soon_sleep_unless_told_otherwise(chosen: dict[str, str], expected: str) -> None:
+    """The OpenMP library of PyTorch prints its settings when it is loaded."""
+    torch = importlib.util.find_spec("torch")
+    library = Path(str(torch and torch.origin)).parent / "lib" / "libgomp.so.1"
+    if not library.exists():
+        pytest.skip("this PyTorch has another OpenMP library")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+    script = f"import firth, ctypes; ctypes.CDLL({str(library)!r})"
+    shown = subprocess.run(
+        [sys.executable, "-c", script], env=environment | chosen | {"OMP_DISPLAY_ENV": "verbose"},
+        capture_output=True, text=True, check=True,
+    ).stderr  # fmt: skip
+    assert f"GOMP_SPINCOUNT = '{expected}'" in shown
 
 
 def slow_first(number: int) -> int:
