@@ -23,6 +23,7 @@ from firth.fit.count_arithmetic import (
     text_counts,
 )
 from firth.fit.counts import count_metrics
+from firth.fit.resolve import is_unset
 from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, open_corpus
 from firth.fit.train import token_metrics
 from firth.fit.vectors import adapt_vectors
@@ -146,6 +147,8 @@ def _adapt_vectors(old: VectorModel, run: TrainingRun) -> TrainingResult:
     recipe = cast(Word2vecRecipe, override(old.recipe, run.settings))
     if replace(recipe, **{name: getattr(old.recipe, name) for name in _VECTOR_FIELDS}) != old.recipe:
         raise RecipeError(f"adapting keeps the kind of vectors: set {', '.join(_VECTOR_FIELDS)} only.")
+    if is_unset(run.settings, "epochs"):
+        recipe = replace(recipe, epochs="auto")  # those of the first text say nothing about this one
     return adapt_vectors(old, recipe, run)
 
 
