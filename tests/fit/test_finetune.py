@@ -215,12 +215,16 @@ def test_bad_examples(model: Path, tmp_path: Path) -> None:
     tune(model, tmp_path / "m", dev=[("7", "w1 w2"), ("1", "w3")], skip_bad=True)
 
 
-def test_examples_of_which_no_word_is_known_are_refused(model: Path, tmp_path: Path) -> None:
+def test_examples_of_which_no_word_is_known_are_refused(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     foreign = [("1", "天气 很 好"), ("0", "下雨 了")]
     with pytest.raises(CorpusError, match="knows no word of the training examples"):
         tune(model, tmp_path / "m", train=foreign)
     assert not (tmp_path / "m").exists()
-    tune(model, tmp_path / "m", train=[*foreign * 20, ("1", "w1")], dev=foreign, settings=[*TUNING, "learning.batch=1"])
+    given = [*foreign * 20, ("1", "w1")]
+    tune(model, tmp_path / "m", train=given, dev=foreign, settings=[*TUNING, "learning.batch=1"])
+    assert "of the words are unknown to the tokenizer" in capsys.readouterr().err
 
 
 def test_steps_without_any_token_count_as_training(model: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -30,6 +30,7 @@ from firth.fit.vectors import adapt_vectors
 from firth.recipes.values import override
 from firth.text.corpus import Corpus
 from firth.tokens.build import open_store
+from firth.tokens.coverage import note_poor_coverage
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import Tokenizer
 from firth.tokens.train import extend_tokenizer
@@ -109,6 +110,11 @@ def adapt(
     return load(out, verify=False)
 
 
+def sentences_of(corpus: Corpus) -> Iterator[str]:
+    """All sentences of a corpus."""
+    return (sentence for document in corpus for sentence in document.sentences)
+
+
 def _adapt_tokenizer(old: Tokenizer, run: TrainingRun) -> TrainingResult:
     """A tokenizer with the tokens of a domain added."""
     wanted = override(old.recipe, run.settings)
@@ -139,6 +145,7 @@ def _adapt_net(old: Any, run: TrainingRun) -> TrainingResult:
     changed = [part for part in _FIXED_NET_FIELDS if getattr(recipe, part) != getattr(old.recipe, part)]
     if changed:
         raise RecipeError(f"adapting keeps the network: set {', '.join(_NET_FIELDS)} only, not {changed[0]}.")
+    note_poor_coverage(old.tokenizer, sentences_of(run.corpus))
     return train_net(recipe, run, old)
 
 
@@ -167,12 +174,14 @@ def _adapt_counts(
         raise RecipeError("adapting keeps an n-gram model's recipe: train again to change it.")
     require_complete(old, str(artifact.folder))
     started = time.monotonic()
-    terms = [
-        model_counts(Path(one), old, sign)
-        if isinstance(one, str | Path) and is_model(one)
-        else text_counts(read((one,), old.layout), old, sign, threads)
-        for one, sign in given
-    ]
+    terms = []
+    for one, sign in given:
+        if isinstance(one, str | Path) and is_model(one):
+            terms.append(model_counts(Path(one), old, sign))
+        else:
+            corpus = read((one,), old.layout)
+            note_poor_coverage(old.tokenizer, sentences_of(corpus))
+            terms.append(text_counts(corpus, old, sign, threads))
     heldout = None if valid is None else read((valid,), old.layout)
     changed = change_counts(old, terms, heldout=heldout, seed=artifact.manifest.seed, threads=threads)
     tokens = sum(int(term.info.get("tokens", 0)) for term in terms)

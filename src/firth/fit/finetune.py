@@ -47,6 +47,7 @@ from firth.tasks.registry import make_task
 from firth.tasks.sequences import SequenceBuilder
 from firth.tasks.tag import find_words_per_token
 from firth.tasks.task import Task, TaskModel, class_weights
+from firth.tokens.coverage import note_poor_coverage
 
 Examples = str | Path | Iterable[Any]
 _MAX_VALIDATIONS = 20
@@ -225,6 +226,7 @@ def open_run(config: FinetuneConfig, base: NetModel, skip_bad: bool = False) -> 
             "the model knows no word of the training examples: fine-tune one that was trained on text of their "
             "language, and segmented as they are."
         )
+    note_poor_coverage(base.tokenizer, (text for example in config.train for text in texts_of(example)))
     return FinetuneRun(config, recipe, base, task, model, dev, batches)
 
 
