@@ -60,3 +60,11 @@ def test_impossible_requests_are_refused(tmp_path: Path) -> None:
         firth.adapt(tmp_path / "old", [DOMAIN], out=tmp_path / "x", settings=["model=chars"])
     with pytest.raises(AbilityError, match="no counts to add to"):
         firth.adapt(tmp_path / "old", out=tmp_path / "x", add=[tmp_path / "model"])
+
+
+def test_a_domain_of_unknown_words_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    firth.train("mkn3", [ENGLISH], out=tmp_path / "old")
+    firth.adapt(tmp_path / "old", [ENGLISH[:2]], out=tmp_path / "same")
+    assert "unknown" not in capsys.readouterr().err
+    firth.adapt(tmp_path / "old", [DOMAIN], out=tmp_path / "new")
+    assert "of the words are unknown to the tokenizer" in capsys.readouterr().err

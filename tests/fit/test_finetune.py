@@ -12,11 +12,12 @@ import pytest
 
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load
-from firth.errors import CorpusError, RecipeError
+from firth.errors import BudgetError, CorpusError, RecipeError
 from firth.fit import task_training
 from firth.fit import trainer as trainers
 from firth.fit.finetune import FinetuneRun, finetune
 from firth.fit.resolve_task import resolve_task
+from firth.fit.run import Budget
 from firth.fit.task_training import TaskBatches, depths, lowest_trainable_depth
 from firth.tasks.examples import TextExample
 from tests.fit.small_nets import sentences, small, small_bert, text
@@ -161,6 +162,20 @@ def interrupted_in_second(steps: Any) -> Any:
     return run
 
 
+@pytest.mark.parametrize("budget", ["600tok", "3e6flop", "1s"])
+def test_a_budget_without_a_stage_is_that_of_fine_tuning(budget: str, model: Path, tmp_path: Path) -> None:
+    tune(model, tmp_path / "m", budget=budget, settings=["learning.epochs=2", "learning.batch=8"])
+    found, asked = open_artifact(tmp_path / "m").manifest.budget, Budget.parse(budget)
+    assert found["asked"] == budget
+    if asked.unit == "seconds":
+        assert 0.8 < found["spent"]["seconds"] < 1.5
+        assert found["spent"]["tokens"] > 2 * 400, "more than the epochs"
+    else:
+        assert found["spent"][asked.unit] == pytest.approx(asked.amount, rel=0.1)
+    with pytest.raises(BudgetError, match="cannot read the budget 'soon'"):
+        tune(model, tmp_path / "n", budget="soon")
+
+
 def test_large_batches_are_split_into_micro_batches(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +213,24 @@ def test_bad_examples(model: Path, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="the label '7' is not among those"):
         tune(model, tmp_path / "m", dev=[("7", "w1 w2"), ("1", "w3")])
     tune(model, tmp_path / "m", dev=[("7", "w1 w2"), ("1", "w3")], skip_bad=True)
+
+
+def test_examples_of_which_no_word_is_known_are_refused(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foreign = [("1", "天气 很 好"), ("0", "下雨 了")]
+    with pytest.raises(CorpusError, match="knows no word of the training examples"):
+        tune(model, tmp_path / "m", train=foreign)
+    assert not (tmp_path / "m").exists()
+    given = [*foreign * 20, ("1", "w1")]
+    tune(model, tmp_path / "m", train=given, dev=foreign, settings=[*TUNING, "learning.batch=1"])
+    assert "of the words are unknown to the tokenizer" in capsys.readouterr().err
+
+
+def test_steps_without_any_token_count_as_training(model: Path, tmp_path: Path) -> None:
+    blank = [("1", "\u0001"), ("0", "\u0002")] * 20
+    tune(model, tmp_path / "m", train=[*blank, ("1", "w1")], settings=[*TUNING, "learning.batch=1"])
+    assert open_artifact(tmp_path / "m").manifest.metrics["steps"] > 40
     with pytest.raises(RecipeError, match="no task 'clasify': did you mean 'classify'"):
         finetune(model, "clasify", train=EXAMPLES, dev=EXAMPLES, out=tmp_path / "n")
     with pytest.raises(RecipeError, match="no strategy 'frosen': did you mean 'frozen'"):

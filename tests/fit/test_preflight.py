@@ -7,9 +7,10 @@ import time
 from dataclasses import replace
 
 import pytest
+import torch
 
 from firth.errors import BudgetError
-from firth.fit import preflight, resolve
+from firth.fit import preflight, resolve, trainer
 from firth.fit.loop import TrainingPlan, optimizer_step
 from firth.fit.preflight import BudgetController, Throughput, describe, expected_memory, make_plan, measure
 from firth.fit.run import Budget
@@ -87,11 +88,28 @@ def test_a_plan_for_time() -> None:
 def test_the_expected_cost_is_described() -> None:
     trainer = open_small(small(), make_run(budget="1tok"))
     summary = describe(TrainingPlan("tokens", 4000, 4000), Throughput(2.0, 1000, 5e9, 10), trainer.module, 2000)
-    assert re.search(r"^[\d,]+ parameters, about [\d,]+ MB of memory; 500 tokens/s \(2 GFLOP/s\)", summary)
+    assert re.search(
+        r"^[\d,]+ parameters, about [\d,]+ MB of memory; 500 tokens/s \(2 GFLOP/s\) with \d+ threads?\n", summary
+    )
     assert "4,000 tokens (2 epochs) in 40 steps, 2.0e+10 FLOPs, about 8 s" in summary
     assert 50 << 20 < expected_memory(trainer.module) < 64 << 30
     summary = describe(TrainingPlan("tokens", 4000, 4000), Throughput(2.0, 1000, 0.0, 10), trainer.module, 2000)
     assert "FLOP" not in summary, "a table of vectors is looked up"
+
+
+def test_fewer_threads_than_cores_are_explained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(trainer, "cores", lambda: 4)
+    monkeypatch.setattr(trainer, "free_cores", lambda: 2)
+    before = torch.get_num_threads()
+    for asked, expected in ((None, 2), (3, 3)):
+        with trainer.torch_settings(asked):
+            assert torch.get_num_threads() == expected
+            trainer.note_threads(asked)
+    assert torch.get_num_threads() == before
+    expected_note = "other programs are busy: 2 of 4 cores are used; --threads sets another number\n"
+    assert capsys.readouterr().err == expected_note
 
 
 def run_of(speeds: list[float], plan: TrainingPlan, step: float = 0.01) -> float:

@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import firth
 from firth.errors import ArtifactError, BudgetError, OutputError, RecipeError
 from firth.fit import nets
+from firth.fit import trainer as trainers
 from firth.fit.nets import Trainer
 from firth.nets.recipe import NetRecipe
 from tests.command import firth as command
@@ -154,11 +156,27 @@ def test_infinite_parameters_are_never_saved(tmp_path: Path) -> None:
 
 
 def test_another_number_of_threads_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trainer = open_small(small(), make_run(tmp_path / "m", BUDGET))
-    trainer.threads = 7
-    trainer.save()
+    save_with_threads(tmp_path / "m", 3)
     open_small(small(), make_run(tmp_path / "m", BUDGET, resume=True))
-    assert "began with 7 threads" in capsys.readouterr().err
+    assert "began with 3 threads: with 1 the last digits will differ" in capsys.readouterr().err
+
+
+def test_a_run_resumes_with_its_number_of_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is free now: the result is that of an uninterrupted run."""
+    save_with_threads(tmp_path / "m", 2)
+    monkeypatch.setattr(trainers, "cores", lambda: 2)
+    monkeypatch.setattr(trainers, "free_cores", lambda: 1)
+    found = []
+    monkeypatch.setattr(trainers.Trainer, "train", lambda trainer: found.append(torch.get_num_threads()))
+    with pytest.raises(IndexError):  # a trainer that does nothing has no records
+        firth.train(small(), text(), out=tmp_path / "m", budget=BUDGET, resume=True)
+    assert found == [2]
+
+
+def save_with_threads(out: Path, threads: int) -> None:
+    trainer = open_small(small(), make_run(out, BUDGET))
+    with trainers.torch_settings(threads):
+        trainer.save()
 
 
 def arguments(folder: Path, out: str) -> list[str]:

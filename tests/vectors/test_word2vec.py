@@ -23,7 +23,7 @@ from firth.vectors.tables import random_table, row_stride, table_from_matrix, ze
 from firth.vectors.text import TrainingText
 from firth.vectors.word2vec import Word2vecTrainer, resolve_buckets, resolve_defaults, train_word2vec
 from tests.vectors.slow_word2vec import Matrix, Window, sigmoid, slow_block, subwords_of, windows_of
-from tests.vectors.word_groups import job_of, no_special_rows, text_of
+from tests.vectors.word_groups import class_words, job_of, nearness, no_special_rows, text_of
 
 ARCHITECTURES = ("skipgram", "cbow")
 LOSSES = get_args(get_type_hints(Word2vecRecipe)["loss"])
@@ -229,7 +229,9 @@ def test_defaults_are_resolved_by_the_text() -> None:
     recipe = Word2vecRecipe()
     sizes = [10, 1_000_000, 1_000_001, 5_000_001, 10**9, 10**9 + 1]
     assert [resolve_defaults(recipe, size).negatives for size in sizes] == [15, 15, 10, 5, 5, 2]
-    assert resolve_defaults(Word2vecRecipe(negatives=7, lr=0.1), 10) == Word2vecRecipe(negatives=7, lr=0.1)
+    assert [resolve_defaults(recipe, size).epochs for size in (10, 10_000, 1_000_000, 10**9)] == [1000, 500, 5, 5]
+    chosen = Word2vecRecipe(epochs=3, negatives=7, lr=0.1)
+    assert resolve_defaults(chosen, 10) == chosen
     for kind in ARCHITECTURES:
         lr = resolve_defaults(Word2vecRecipe(architecture=kind), 10).lr  # type: ignore[arg-type]
         assert isinstance(lr, float)
@@ -293,3 +295,21 @@ def test_a_row_does_not_depend_on_how_many_follow() -> None:
     assert np.array_equal(few.matrix()[: 1 << 16], many.matrix()[: 1 << 16])
     assert not np.array_equal(few.matrix(), random_table(70_000, 2, seed=4).matrix())
     assert np.unique(many.matrix(), axis=0).shape[0] == 140_000
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_small_text_gets_enough_epochs(architecture: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """In five of them nothing is learnt: all cosines are the same."""
+    documents = [document.sentences for document in itertools.islice(read_corpus("builtin:oracle"), 120)]
+    job = job_of(read_corpus(documents))
+    recipe = Word2vecRecipe(architecture=architecture, dimension=16)
+    model = train_word2vec(recipe, job).model
+    assert model.recipe.epochs == math.ceil(5_000_000 / job.text.total) > 500
+    assert f"chosen: {model.recipe.epochs} epochs for 8,545 words of text" in capsys.readouterr().err
+    known = [[word for word in words if word in job.text.words] for words in class_words()]
+    within, between = nearness(model, known)
+    assert within > between + 0.2
+    within, between = nearness(train_word2vec(replace(recipe, epochs=5), job).model, known)
+    assert abs(within - between) < 0.05
+    train_word2vec(recipe, replace(job, tokens=1000))
+    assert "chosen" not in capsys.readouterr().err, "a budget decides"

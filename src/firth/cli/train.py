@@ -186,7 +186,7 @@ def finetune(
     random: Annotated[bool, Option("--random", help="Start from random weights, as a baseline.")] = False,
     domain: Annotated[str | None, Option("--domain", help="Domain text to pre-train on first.")] = None,
     task_text: Annotated[bool, Option("--task-text", help="Also pre-train on the text of the examples.")] = False,
-    budget: Annotated[str | None, Option("--budget", help="Of each pre-training stage; default: 10min.")] = None,
+    budget: Annotated[str | None, Option("--budget", help="Of each pre-training stage, or of fine-tuning.")] = None,
     decoder: Annotated[Path | None, Option("--decoder", help="generate: a decoder for the encoder MODEL.")] = None,
     search: Annotated[bool, Option("--search", help="Search 18 rates, batch sizes and epochs.")] = False,
     seeds: Annotated[int, Option("--seeds", min=1, help="Number of runs with other seeds; keeps the best.")] = 1,

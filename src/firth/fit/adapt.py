@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -25,12 +25,14 @@ from firth.fit.count_arithmetic import (
     text_counts,
 )
 from firth.fit.counts import count_metrics
+from firth.fit.resolve import is_unset
 from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, open_corpus
 from firth.fit.train import token_metrics
 from firth.fit.vectors import adapt_vectors
 from firth.recipes.values import Settings, override, setting_list
 from firth.text.corpus import Corpus
 from firth.tokens.build import open_store
+from firth.tokens.coverage import note_poor_coverage
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import Tokenizer
 from firth.tokens.train import extend_tokenizer
@@ -112,6 +114,11 @@ def adapt(
     return cast(AnyModel, load(folder, verify=False))
 
 
+def sentences_of(corpus: Corpus) -> Iterator[str]:
+    """All sentences of a corpus."""
+    return (sentence for document in corpus for sentence in document.sentences)
+
+
 def _adapt_tokenizer(old: Tokenizer, run: TrainingRun) -> TrainingResult:
     """A tokenizer with the tokens of a domain added."""
     wanted = override(old.recipe, run.settings)
@@ -142,6 +149,7 @@ def _adapt_net(old: Any, run: TrainingRun) -> TrainingResult:
     changed = [part for part in _FIXED_NET_FIELDS if getattr(recipe, part) != getattr(old.recipe, part)]
     if changed:
         raise RecipeError(f"adapting keeps the network: set {', '.join(_NET_FIELDS)} only, not {changed[0]}.")
+    note_poor_coverage(old.tokenizer, sentences_of(run.corpus))
     return train_net(recipe, run, old)
 
 
@@ -150,6 +158,8 @@ def _adapt_vectors(old: VectorModel, run: TrainingRun) -> TrainingResult:
     recipe = cast(Word2vecRecipe, override(old.recipe, run.settings))
     if replace(recipe, **{name: getattr(old.recipe, name) for name in _VECTOR_FIELDS}) != old.recipe:
         raise RecipeError(f"adapting keeps the kind of vectors: set {', '.join(_VECTOR_FIELDS)} only.")
+    if is_unset(run.settings, "epochs"):
+        recipe = replace(recipe, epochs="auto")  # those of the first text say nothing about this one
     return adapt_vectors(old, recipe, run)
 
 
@@ -168,12 +178,14 @@ def _adapt_counts(
         raise RecipeError("adapting keeps an n-gram model's recipe: train again to change it.")
     require_complete(old, str(artifact.folder))
     started = time.monotonic()
-    terms = [
-        model_counts(Path(one), old, sign)
-        if isinstance(one, str | Path) and is_model(one)
-        else text_counts(read((one,), old.layout), old, sign, threads)
-        for one, sign in given
-    ]
+    terms = []
+    for one, sign in given:
+        if isinstance(one, str | Path) and is_model(one):
+            terms.append(model_counts(Path(one), old, sign))
+        else:
+            corpus = read((one,), old.layout)
+            note_poor_coverage(old.tokenizer, sentences_of(corpus))
+            terms.append(text_counts(corpus, old, sign, threads))
     heldout = None if valid is None else read((valid,), old.layout)
     changed = change_counts(old, terms, heldout=heldout, seed=artifact.manifest.seed, threads=threads)
     tokens = sum(int(term.info.get("tokens", 0)) for term in terms)

@@ -29,9 +29,9 @@ from firth.fit.optimisers import make_optimiser
 from firth.fit.preflight import describe, make_plan
 from firth.fit.resolve import is_unset
 from firth.fit.resolve_task import FinetuneConfig, known_labels, labels_of, resolve_task, with_known_labels
-from firth.fit.run import Text
+from firth.fit.run import Budget, Text
 from firth.fit.task_training import TaskBatches, TaskTrainingModule
-from firth.fit.trainer import CURVE, METRICS, MetricsFile, Trainer, draw_curve, to_lines, torch_settings
+from firth.fit.trainer import CURVE, METRICS, MetricsFile, Trainer, draw_curve, note_threads, to_lines, torch_settings
 from firth.metrics.tags import scheme_of
 from firth.nets.model import NetModel
 from firth.nets.network import build_network
@@ -48,6 +48,7 @@ from firth.tasks.registry import make_task
 from firth.tasks.sequences import SequenceBuilder
 from firth.tasks.tag import find_words_per_token
 from firth.tasks.task import Task, TaskModel, class_weights
+from firth.tokens.coverage import note_poor_coverage
 
 Examples = str | Path | Iterable[Any]
 _MAX_VALIDATIONS = 20
@@ -82,9 +83,10 @@ def finetune(
 
     `train`, `dev` and `test` are files or lists of examples. The parameters that are best on `dev` are saved. Before
     that, the model is pre-trained further on the text of a `domain`, and with `task_text` on that of the training
-    examples, each within `budget`. A model without hidden states or vectors, such as an n-gram model or a tokenizer,
-    gets a linear baseline on its tokens instead. To generate, the model encodes and decodes by itself, or a `decoder`,
-    another model with the same tokens, attends to its hidden states.
+    examples, each within `budget`; without these stages it is the budget of fine-tuning itself, instead of epochs. A
+    model without hidden states or vectors, such as an n-gram model or a tokenizer, gets a linear baseline on its tokens
+    instead. To generate, the model encodes and decodes by itself, or a `decoder`, another model with the same tokens,
+    attends to its hidden states.
     """
     if task not in TASKS:
         raise RecipeError(f"there is no task {task!r}: {near_miss(task, TASKS)}")
@@ -107,6 +109,7 @@ def finetune(
             test_examples = with_known_labels(test_examples, labels, skip_bad=True)
         dev_examples = with_known_labels(dev_examples, labels, skip_bad)
         return train_linear(FinetuneConfig(train=examples, dev=dev_examples, test=test_examples, **shared), artifact)
+    own_budget = Budget.parse(budget) if budget and domain is None and not task_text else None
     task_examples = examples if task_text else None
     start, stages = run_stages(
         model, folder, domain, task_examples, dev_examples, budget, threads=threads, resume=resume
@@ -124,6 +127,7 @@ def finetune(
         dev=dev_examples,
         test=None if test is None else read(test),
         strategy=cast(Strategy | None, strategy),
+        budget=own_budget,
         threads=threads,
         resume=resume,
         random=random,
@@ -190,8 +194,10 @@ class FinetuneRun:
             part: digest_bytes(repr([dataclasses.astuple(one) for one in examples]).encode())
             for part, examples in (("train", self.config.train), ("dev", self.dev))
         }
-        identity = {"recipe": recipe_to_json(self.recipe), "seed": self.config.seed, "start": self.config.start}
-        return cast(dict[str, Any], json.loads(json.dumps(identity | digests | {"random": self.config.random})))
+        config = self.config
+        identity = {"recipe": recipe_to_json(self.recipe), "seed": config.seed, "start": config.start}
+        identity |= {"random": config.random, "budget": config.budget.text if config.budget else None}
+        return cast(dict[str, Any], json.loads(json.dumps(identity | digests)))
 
 
 def open_run(config: FinetuneConfig, base: NetModel, skip_bad: bool = False) -> FinetuneRun:
@@ -217,6 +223,12 @@ def open_run(config: FinetuneConfig, base: NetModel, skip_bad: bool = False) -> 
     if truncated:
         note(f"{truncated:,} of {len(sequences):,} examples are longer than {model.builder.max_length} tokens")
     batches = TaskBatches(sequences, recipe, config.seed, truncated)
+    if not batches.has_known_words:
+        raise CorpusError(
+            "the model knows no word of the training examples: fine-tune one that was trained on text of their "
+            "language, and segmented as they are."
+        )
+    note_poor_coverage(base.tokenizer, (text for example in config.train for text in texts_of(example)))
     return FinetuneRun(config, recipe, base, task, model, dev, batches)
 
 
@@ -249,7 +261,8 @@ def open_trainer(run: FinetuneRun) -> Trainer:
     checkpointer = CheckpointFolder(config.out, run.identity(), config.resume)
     checkpoint, began = checkpointer.load(), time.monotonic()
     if checkpoint is None:
-        plan, throughput = make_plan(module, run.batches, net_recipe, None, config.seed)
+        plan, throughput = make_plan(module, run.batches, net_recipe, config.budget, config.seed)
+        note_threads(config.threads)
         note(describe(plan, throughput, module, run.batches.tokens))
     else:
         plan = TrainingPlan(**checkpoint[1]["plan"])
@@ -264,10 +277,10 @@ def open_trainer(run: FinetuneRun) -> Trainer:
         state=TrainingState(),
         checkpointer=checkpointer,
         file=MetricsFile(config.out),
-        threads=torch.get_num_threads(),
+        threads=config.threads,
         began=began,
         evaluate=run.evaluate,
-        validations=min(recipe.learning.epochs, _MAX_VALIDATIONS),
+        validations=min(max(round(plan.tokens / run.batches.tokens), 1), _MAX_VALIDATIONS),  # one after each epoch
         restores_best=True,
     )
     if checkpoint is None:
@@ -286,6 +299,7 @@ def _save(run: FinetuneRun, trainer: Trainer, artifact: Artifact, stages: list[d
         "examples": len(config.train),
         "cut": run.batches.split,
         "steps": state.step,
+        "threads": torch.get_num_threads(),
         "stages": stages,
         "dev": run.measure(run.dev, calibrate=True),
     }
@@ -296,7 +310,10 @@ def _save(run: FinetuneRun, trainer: Trainer, artifact: Artifact, stages: list[d
         run.model,
         name=f"{artifact.manifest.name}-{config.task}",
         recipe=run.recipe,
-        budget={"asked": None, "spent": {"seconds": trainer.elapsed, "tokens": state.tokens, "flops": state.flops}},
+        budget={
+            "asked": config.budget.text if config.budget else None,
+            "spent": {"seconds": trainer.elapsed, "tokens": state.tokens, "flops": state.flops},
+        },
         corpus={"layout": run.base.layout, "examples": len(config.train), "model": config.start},
         seed=config.seed,
         metrics=metrics,

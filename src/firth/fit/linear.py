@@ -19,12 +19,13 @@ from firth.fit.resolve_task import FinetuneConfig, labels_of
 from firth.metrics.tags import fault_table, scheme_of
 from firth.progress import note, progress
 from firth.recipes.values import override
-from firth.tasks.examples import TagExample, TextExample, numeric_labels
+from firth.tasks.examples import TagExample, TextExample, numeric_labels, texts_of
 from firth.tasks.linear_classifier import LinearClassifier, NgramFeatures
 from firth.tasks.linear_tagger import FeatureExtractor, Floats, Ints, LinearTagger, WordFeatures
 from firth.tasks.predictor import Predictor
 from firth.tasks.recipe import LinearRecipe
 from firth.text.scripts import script_counts
+from firth.tokens.coverage import note_poor_coverage
 from firth.tokens.tokenizer import Tokenizer
 
 COSTS, TAGGER_COSTS = (0.1, 1.0, 10.0, 100.0), (1.0, 10.0, 100.0)
@@ -73,6 +74,8 @@ def train_linear(config: FinetuneConfig, artifact: Artifact) -> Predictor:
     tokenizer = load_tokenizer(artifact)
     recipe = resolve_linear(config, tokenizer)
     note(f"{artifact.manifest.name} has neither states nor vectors: a linear baseline is trained on {_basis(recipe)}.")
+    if recipe.features == "tokens" and recipe.task != "tag":  # taggers have features of their own
+        note_poor_coverage(tokenizer, (text for example in config.train for text in texts_of(example)))
     model: LinearClassifier | LinearTagger
     if recipe.task == "tag":
         model, metrics = train_tagger(recipe, tokenizer, config.train, config.dev, config.seed)

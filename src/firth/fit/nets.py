@@ -20,7 +20,7 @@ from firth.fit.loop import TrainingModule, TrainingPlan, TrainingState, make_tra
 from firth.fit.optimisers import make_optimiser
 from firth.fit.preflight import describe, make_plan
 from firth.fit.run import TrainingResult, TrainingRun
-from firth.fit.trainer import CURVE, METRICS, MetricsFile, Trainer, draw_curve, to_lines, torch_settings
+from firth.fit.trainer import CURVE, METRICS, MetricsFile, Trainer, draw_curve, note_threads, to_lines, torch_settings
 from firth.lm.language_model import UnknownWordModel
 from firth.memory import memory_available
 from firth.nets.batch import Batch
@@ -128,7 +128,7 @@ def open_trainer(
         state=TrainingState(),
         checkpointer=checkpointer,
         file=MetricsFile(run.out),
-        threads=torch.get_num_threads(),
+        threads=run.threads,
         began=began,
         evaluate=evaluate,
         restores_best=recipe.learning.patience > 0,
@@ -157,6 +157,7 @@ def _plan(
         most = resolve.tokens_within(recipe, vocabulary, None, batches.tokens)
     spent = time.monotonic() - began
     plan, throughput = make_plan(module, batches, recipe, run.budget, run.seed, most=most, spent=spent)
+    note_threads(run.threads)
     note(describe(plan, throughput, module, batches.tokens))
     if run.budget is None and plan.tokens < recipe.learning.epochs * batches.tokens:
         note("that is ten minutes of training on an ordinary machine: give a --budget for more")
@@ -177,6 +178,7 @@ def _result(
     metrics = {
         "parameters": sum(parameter.numel() for parameter in module.parameters()),
         "steps": state.step,
+        "threads": torch.get_num_threads(),
         "epochs": state.records[-1]["epochs"],
         "loss": last["loss"],
         "losses": last["losses"],

@@ -13,6 +13,8 @@ from contextlib import closing
 from itertools import count
 from typing import NamedTuple
 
+import torch
+
 from firth.errors import BudgetError
 from firth.fit.loop import (
     PREFETCH,
@@ -113,7 +115,7 @@ def measure(
             optimizer_step(scratch, optimiser, given.parts, recipe.learning.clip, 0.0, seed, step)
             now = time.monotonic()
             seconds, tokens, flops = seconds + now - started, tokens + given.tokens, flops + given.flops
-            throughput = Throughput(max(seconds, 1e-9), tokens, flops, max(step, 1))
+            throughput = Throughput(max(seconds, 1e-9), max(tokens, 1), flops, max(step, 1))  # a text may be empty
             if enough(throughput, now - began) and (step or seconds > _LONG_STEP):
                 return throughput
             if step == 0:
@@ -126,6 +128,7 @@ def measure(
 def describe(plan: TrainingPlan, throughput: Throughput, module: TrainingModule, text: int) -> str:
     """A summary of the size and the expected cost of a run."""
     parameters = sum(parameter.numel() for parameter in module.parameters())
+    threads = torch.get_num_threads()
     seconds = plan.seconds or plan.tokens / throughput.speed
     steps = max(1, round(plan.tokens / (throughput.tokens / throughput.steps)))
     flops = plan.tokens * throughput.flops / throughput.tokens
@@ -133,6 +136,7 @@ def describe(plan: TrainingPlan, throughput: Throughput, module: TrainingModule,
         f"{parameters:,} parameters, about {expected_memory(module) >> 20:,} MB of memory; "
         + f"{throughput.speed:,.0f} tokens/s"
         + (f" ({throughput.flops / throughput.seconds / 1e9:.0f} GFLOP/s)" if flops else "")
+        + f" with {threads} thread{'s' if threads > 1 else ''}"
         + f"\n{plan.tokens:,} tokens ({plan.tokens / text:.2g} epochs) in {steps:,} steps, "
         + (f"{flops:.1e} FLOPs, " if flops else "")
         + f"about {show_seconds(seconds)}"

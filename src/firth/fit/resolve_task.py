@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from firth.errors import CorpusError
 from firth.fit.resolve import is_unset
+from firth.fit.run import Budget
 from firth.nets.recipe import NetRecipe
 from firth.progress import note
 from firth.recipes.values import override
@@ -44,6 +45,8 @@ class FinetuneConfig:
     strategy: Strategy | None = None
     settings: Sequence[str] = ()
     columns: Sequence[str] = ()
+    budget: Budget | None = None
+    """Of fine-tuning, instead of epochs."""
     seed: int = 0
     threads: int | None = None
     resume: bool = False

@@ -17,7 +17,7 @@ from firth.nets.dropout import DropoutRng
 from firth.nets.network import Network
 from firth.objectives.objective import Objective
 from firth.tasks.recipe import TaskRecipe
-from firth.tasks.sequences import InputSequence, Ints, pack
+from firth.tasks.sequences import InputSequence, Ints, count_text_tokens, pack
 from firth.tasks.task import Task
 from firth.tokens.tokenizer import FIRST_WORD
 
@@ -36,7 +36,12 @@ class TaskBatches:
         self.sizes = np.array([sum(one.ids.size for one in sequences) for sequences in self.examples])
         self.split = truncated
         self._order = lru_cache(maxsize=2)(self._shuffle)
-        self.tokens = sum(int((one.ids >= FIRST_WORD).sum()) for sequences in self.examples for one in sequences)
+        self.tokens = sum(count_text_tokens(one.ids) for sequences in self.examples for one in sequences)
+
+    @property
+    def has_known_words(self) -> bool:
+        """Whether any token of the examples is in the vocabulary."""
+        return any((one.ids >= FIRST_WORD).any() for sequences in self.examples for one in sequences)
 
     def _shuffle(self, epoch: int) -> Ints:
         rng = np.random.Generator(np.random.SFC64([self.seed, epoch, _ORDER]))

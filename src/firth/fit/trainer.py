@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch.optim import Optimizer
 
-from firth.cores import cores
+from firth.cores import cores, free_cores
 from firth.errors import TrainingError
 from firth.files import writing
 from firth.fit.checkpoints import CheckpointFolder
@@ -93,12 +93,15 @@ _RECORDS = 200  # approximate number of metrics records in a run
 
 @contextmanager
 def torch_settings(threads: int | None) -> Iterator[None]:
-    """Deterministic torch with a number of threads, and memory retained between steps; settings are restored."""
+    """Deterministic torch with a number of threads, and memory retained between steps; settings are restored.
+
+    By default there are as many threads as cores are free.
+    """
     retain_freed_memory()
     before = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     memory: Any = torch.utils.deterministic
     filled = memory.fill_uninitialized_memory
-    torch.set_num_threads(cores(threads))
+    torch.set_num_threads(threads or free_cores())
     torch.set_deterministic_debug_mode("error")
     memory.fill_uninitialized_memory = False  # no operation reads it, and filling takes time
     try:
@@ -107,6 +110,12 @@ def torch_settings(threads: int | None) -> Iterator[None]:
         torch.set_num_threads(before[0])
         torch.set_deterministic_debug_mode(before[1])
         memory.fill_uninitialized_memory = filled
+
+
+def note_threads(asked: int | None) -> None:
+    """Note that other programs are busy, if that is why there are fewer threads than cores."""
+    if asked is None and (threads := torch.get_num_threads()) < (allowed := cores()):
+        note(f"other programs are busy: {threads} of {allowed} cores are used; --threads sets another number")
 
 
 @dataclass
@@ -124,7 +133,8 @@ class Trainer:
     state: TrainingState
     checkpointer: CheckpointFolder | None
     file: MetricsFile
-    threads: int
+    threads: int | None
+    """The number of threads asked for; None: any."""
     began: float
     """The start time, shifted by the duration of interruptions."""
     evaluate: Callable[[], dict[str, Any]] | None = None
@@ -173,7 +183,7 @@ class Trainer:
             advance(self.state.tokens)
             completed = self.completed(_RECORDS), self.completed(self.validations)
             for step in self._steps(batches):
-                total = self.plan.total * self.state.tokens / self.plan.amount(self.state)
+                total = self.plan.total * self.state.tokens / max(self.plan.amount(self.state), 1.0)
                 advance(step.tokens, f"loss {step.loss:.3f}", total)
                 before, completed = completed, (self.completed(_RECORDS), self.completed(self.validations))
                 if completed != before:
@@ -254,7 +264,7 @@ class Trainer:
         arrays |= optimiser_arrays(self.optimiser, self.module)
         arrays |= {f"best.{name}": array for name, array in self.best.items()}
         self.state.seconds = self.elapsed
-        state = {"plan": asdict(self.plan), "state": asdict(self.state), "threads": self.threads}
+        state = {"plan": asdict(self.plan), "state": asdict(self.state), "threads": torch.get_num_threads()}
         self.checkpointer.save(arrays, state)
 
     def restore(self, arrays: Arrays, state: Mapping[str, Any]) -> None:
@@ -266,8 +276,11 @@ class Trainer:
             name.removeprefix("best."): np.array(array) for name, array in arrays.items() if name.startswith("best.")
         }
         self.began = time.monotonic() - self.state.seconds
-        if state["threads"] != self.threads:
-            note(f"this run began with {state['threads']} threads: with {self.threads} the last digits will differ.")
+        before = state["threads"]
+        if self.threads is None and before <= cores():
+            torch.set_num_threads(before)  # `torch_settings` restores the number at the end
+        if before != (threads := torch.get_num_threads()):
+            note(f"this run began with {before} threads: with {threads} the last digits will differ.")
 
     def _remedy(self) -> str:
         smaller = f"learning.lr={self.lr / 2:.2g}"

@@ -84,8 +84,17 @@ def pack(sequences: Sequence[InputSequence], first_word: int) -> Batch:
         else torch.from_numpy(attention_order),
         query_only=torch.from_numpy(query_only) if query_only.any() else None,
         labels=_labels(sequences, rows * shape[1] + begins),
-        tokens=int((ids >= first_word).sum()),
+        tokens=count_text_tokens(ids),
     )
+
+
+def count_text_tokens(ids: Ints) -> int:
+    """The number of tokens of text, known or unknown, without special ones.
+
+    >>> count_text_tokens(np.array([BOS, FIRST_WORD, UNK, EOS]))
+    2
+    """
+    return int(np.count_nonzero((ids >= FIRST_WORD) | (ids == UNK)))
 
 
 def _first_fit(lengths: Ints) -> tuple[Ints, Ints, Ints]:

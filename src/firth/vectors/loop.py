@@ -38,6 +38,9 @@ _SEGMENT = 32  # blocks between two reports of the loss, checks and possible che
 _MIN_LR = 1e-4  # as a fraction of the initial learning rate
 _CALIBRATION = 1.0  # seconds of work that measure the throughput for a time budget, at most a tenth of it
 _TIME_FRACTION = 0.95  # of a time budget that is planned
+DEFAULT_EPOCHS = 5
+_MAX_EPOCHS = 1000  # by default, over a small text
+_MIN_WORDS = 5_000_000  # of a run without a budget, within that: fewer leave all vectors close together
 
 
 class BlockPlan(NamedTuple):
@@ -102,6 +105,15 @@ def block_size(mode: Mode, words: int) -> int:
     return next(size for most, size in _BLOCK_SIZES[mode] if words <= most)
 
 
+def auto_epochs(words: int) -> int:
+    """Epochs over a text of that many words, more for small texts.
+
+    >>> auto_epochs(17_000_000), auto_epochs(500_000), auto_epochs(1_000)
+    (5, 10, 1000)
+    """
+    return min(max(DEFAULT_EPOCHS, math.ceil(_MIN_WORDS / max(words, 1))), _MAX_EPOCHS)
+
+
 def train_blocks(trainer: BlockTrainer, recipe: SgdRecipe, lr: float, job: VectorJob) -> LoopState:
     """Trains on all blocks that the budget allows, with a linearly decaying learning rate."""
     with ThreadPoolExecutor(job.threads) as threads:
@@ -163,6 +175,7 @@ def _plan_length(trainer: BlockTrainer, recipe: SgdRecipe, job: VectorJob, worke
     if job.flops is not None:
         return max(1, round(job.flops / (trainer.flops_per_word * per_block)))
     if job.seconds is None:
+        assert recipe.epochs != "auto"
         return recipe.epochs * trainer.num_blocks
     worker(range(REPLICAS), lambda block: 0.0)  # compiles
     started, done = time.monotonic(), 0

@@ -107,8 +107,8 @@ class SgdRecipe(VectorRecipe):
     """Base class of recipes trained by stochastic gradient descent over text."""
 
     dimension: int = 100
-    epochs: int = 5
-    """Epochs, unless a budget decides."""
+    epochs: int | Auto = "auto"
+    """Epochs, unless a budget decides; auto: 5, more for small texts."""
     lr: float | Auto = "auto"
     """Initial learning rate; it decays linearly to nearly zero at the end of the budget."""
     mode: Mode = "exact"
@@ -231,6 +231,7 @@ class ClassifierRecipe(SgdRecipe):
     """fastText classifier: the mean of a text's word and n-gram vectors through one linear layer."""
 
     tokenizer: TokenizerRecipe = field(default_factory=lambda: TokenizerRecipe(model="words", lowercase=True))
+    epochs: int = 5
     word_ngrams: int = 2
     """Maximum order of word n-grams."""
     loss: Literal["softmax", "hierarchical", "negative"] = "softmax"

@@ -22,6 +22,7 @@ from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
 from firth.vectors.clusters import SenseInventory, find_senses, relabel_text
 from firth.vectors.job import Arrays, Checkpointer, VectorJob, VectorResult
 from firth.vectors.lookup import NoVectorError, saved_matrix, saved_vector
+from firth.vectors.loop import auto_epochs
 from firth.vectors.model import VectorModel
 from firth.vectors.neighbours import Floats, unit
 from firth.vectors.phrases import phrase_words, saved_phrases
@@ -187,9 +188,10 @@ def _second_budget(job: VectorJob, facts: Mapping[str, Any]) -> VectorJob:
 def _with_min_words(recipe: SenseRecipe, job: VectorJob) -> VectorJob:
     """The job with a budget in words, for both trainings, if the text is short and has none."""
     size = len(job.text.ids)
-    if job.has_budget or recipe.base.epochs * size >= recipe.min_training_words:
+    epochs = auto_epochs(size) if recipe.base.epochs == "auto" else recipe.base.epochs
+    if job.has_budget or epochs * size >= recipe.min_training_words:
         return job
-    return replace(job, tokens=2 * max(recipe.base.epochs * size, min(recipe.min_training_words, _MAX_EPOCHS * size)))
+    return replace(job, tokens=2 * max(epochs * size, min(recipe.min_training_words, _MAX_EPOCHS * size)))
 
 
 def _scale_budget(job: VectorJob, fraction: float) -> VectorJob:

@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.errors import RecipeError
+from firth.progress import note
 from firth.tokens.tokenizer import FIRST_WORD
 from firth.vectors import _word2vec_kernels as kernels
 from firth.vectors._step_kernels import block_seed, fill_noise_pool
 from firth.vectors.job import VectorJob, VectorResult
-from firth.vectors.loop import REPLICAS, BlockPlan, block_size, train_blocks
+from firth.vectors.loop import DEFAULT_EPOCHS, REPLICAS, BlockPlan, auto_epochs, block_size, train_blocks
 from firth.vectors.model import VectorModel
 from firth.vectors.recipe import Word2vecRecipe
 from firth.vectors.sampling import (
@@ -44,11 +45,14 @@ _NEGATIVES = ((1_000_000, 15), (5_000_000, 10), (1_000_000_000, 5))
 
 
 def resolve_defaults(recipe: Word2vecRecipe, words: int) -> Word2vecRecipe:
-    """The recipe with negatives and lr resolved for a text of that many words.
+    """The recipe with epochs, negatives and lr resolved for a text of that many words.
 
-    >>> resolve_defaults(Word2vecRecipe(), 2_000_000).negatives
-    10
+    >>> resolved = resolve_defaults(Word2vecRecipe(), 2_000_000)
+    >>> resolved.epochs, resolved.negatives
+    (5, 10)
     """
+    if recipe.epochs == "auto":
+        recipe = replace(recipe, epochs=auto_epochs(words))
     if recipe.negatives == "auto":
         recipe = replace(recipe, negatives=next((k for most, k in _NEGATIVES if words <= most), 2))
     if recipe.lr == "auto":
@@ -71,6 +75,8 @@ def train_word2vec(recipe: Word2vecRecipe, job: VectorJob) -> VectorResult:
     """Word vectors of a text."""
     text = job.text
     text.require_words(max(2, recipe.window))
+    if recipe.epochs == "auto" and not job.has_budget and (epochs := auto_epochs(text.total)) > DEFAULT_EPOCHS:
+        note(f"chosen: {epochs} epochs for {text.total:,} words of text")
     recipe = resolve_buckets(resolve_defaults(recipe, text.total), text.words[FIRST_WORD:])
     if recipe.loss == "softmax" and len(text.words) > _MAX_SOFTMAX:
         raise RecipeError(
