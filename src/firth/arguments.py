@@ -92,7 +92,7 @@ class ChecksArguments:
     single text where a list is expected would be read character by character.
 
     >>> class Lengths(ChecksArguments):
-    ...     def lengths(self, texts: "Sequence[str]") -> list[int]:
+    ...     def lengths(self, texts: Sequence[str]) -> list[int]:
     ...         return [len(text) for text in texts]
     >>> Lengths().lengths(["a", "bc"])
     [1, 2]

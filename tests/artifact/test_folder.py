@@ -50,7 +50,7 @@ def make(folder: Path, files: dict[str, Content] | None = None, **changes: Any) 
 def refusal(folder: Path, *, check: Callable[[Path], object] = open_artifact) -> str:
     with pytest.raises(ArtifactError) as caught:
         check(folder)
-    message = str(caught.value)
+    message = caught.value.message
     assert message.endswith((".", "?"))
     assert "\n" not in message
     return message

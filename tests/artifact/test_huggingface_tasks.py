@@ -187,16 +187,16 @@ def test_the_commands(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "changes", "message"),
     [
-        ("classify", {"head": HeadRecipe(layers="mix")}, "--set head.layers=last"),
+        ("classify", {"head": HeadRecipe(layers="mix")}, "settings={'head.layers': 'last'}"),
         (
             "classify",
             {"head": HeadRecipe(encoder="lstm", token_width=4)},
-            "--set head.encoder=none --set head.token_width=0",
+            "settings={'head.encoder': None, 'head.token_width': 0}",
         ),
-        ("classify", {"head": HeadRecipe(pooling="mean")}, "--set head.pooling=first"),
-        ("choice", {"head": HeadRecipe(pooler=False)}, "--set head.pooler=true"),
-        ("tag", {"head": HeadRecipe(crf=True)}, "--set head.crf=false"),
-        ("pair", {"symmetric": True}, "--set symmetric=false"),
+        ("classify", {"head": HeadRecipe(pooling="mean")}, "settings={'head.pooling': 'first'}"),
+        ("choice", {"head": HeadRecipe(pooler=False)}, "settings={'head.pooler': True}"),
+        ("tag", {"head": HeadRecipe(crf=True)}, "settings={'head.crf': False}"),
+        ("pair", {"symmetric": True}, "settings={'symmetric': False}"),
     ],
     ids=str,
 )

@@ -180,10 +180,12 @@ def test_wrapped_lines_are_split_by_sentences() -> None:
     assert sum(map(len, found)) == 80
 
 
-def test_too_little_text_for_a_part_is_refused() -> None:
-    with pytest.raises(CorpusError, match=r"no line of the text is in the (valid|test) part: .* 0 for none"):
-        read_corpus(["one line"]).parts()
+def test_an_empty_part_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = read_corpus(["one line"]).parts()
+    assert [list(part.sentences()) for part in parts] == [["one line"], [], []]
+    assert capsys.readouterr().err == "the valid part is empty: give more text, or a larger fraction.\n"
     assert list(read_corpus(["one line"]).parts(0, 0)[0].sentences()) == ["one line"]
+    assert capsys.readouterr().err == ""
 
 
 def test_a_corpus_prints_where_it_is_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -315,7 +315,7 @@ def test_memory_does_not_grow_with_a_row_group(tmp_path: Path) -> None:
         (
             '{"id": 1, "txt": "x"}',
             CorpusError,
-            "has no field 'text' but id, txt; name the one with the text by --field",
+            "has no field 'text' but id, txt; name the one with the text by field",
         ),
         ('{"id": 1, "txt": "x"}', CorpusError, "did you mean 'txt'?"),
         ("{}", CorpusError, "has no fields"),
@@ -348,8 +348,8 @@ def test_the_field_is_chosen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "error", "message"),
     [
-        ({"txet": ["x"]}, CorpusError, "has no field 'text' but txet; name the one with the text by --field"),
-        ({"text": [1]}, CorpusError, "the column 'text' of .* holds int64, not text: choose another with --field"),
+        ({"txet": ["x"]}, CorpusError, "has no field 'text' but txet; name the one with the text by field"),
+        ({"text": [1]}, CorpusError, "the column 'text' of .* holds int64, not text: choose another with field"),
         ({"text": ["x", None]}, CorpusError, "row 2 of .* has no text but null"),
         ({"text": ["x", "\0"]}, EncodingError, "row 2 of .* holds a NUL character"),
         ({"text": pa.array([b"x", b"\xff"]).view(pa.string())}, EncodingError, "row 2 of .* is not UTF-8"),

@@ -213,17 +213,17 @@ class Corpus(Summarised):
         if valid < 0 or test < 0 or valid + test >= 1:
             raise CorpusError(f"fractions of {valid} and {test} leave no text to train on: keep their sum below 1.")
         whole = replace(self, fractions=(valid, test), chosen_layout=self.layout)
-        if empty := whole._empty_part():
-            whole = replace(whole, unit="lines")
-            note(f"there are too few documents for a {empty} part: the lines are split, not the documents")
-            if empty := whole._empty_part():
-                raise CorpusError(
-                    f"no line of the text is in the {empty} part: give more text, a larger fraction, or 0 for none."
-                )
+        if empty := whole._empty_parts():
+            by_lines = replace(whole, unit="lines")
+            if len(left := by_lines._empty_parts()) < len(empty):
+                note(f"there are too few documents for a {empty[0]} part: the lines are split, not the documents.")
+                whole, empty = by_lines, left
+            if empty:
+                note(f"the {empty[0]} part is empty: give more text, or a larger fraction.")
         return replace(whole, part="train"), replace(whole, part="valid"), replace(whole, part="test")
 
-    def _empty_part(self) -> Part | None:
-        """The first part without text, of those that have a fraction."""
+    def _empty_parts(self) -> list[Part]:
+        """The parts without text, of those that have a fraction."""
         shares: dict[Part, float] = {"train": 1, "valid": self.fractions[0], "test": self.fractions[1]}
         missing = [part for part, share in shares.items() if share > 0]
         for document in self._all_documents():
@@ -232,8 +232,8 @@ class Corpus(Summarised):
                 if part in missing:
                     missing.remove(part)
             if not missing:
-                return None
-        return missing[0]
+                break
+        return missing
 
     def encodings(self) -> dict[str, str]:
         return {name: code for source in self.inputs for name, code in source.encodings().items()}

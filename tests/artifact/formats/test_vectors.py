@@ -282,7 +282,7 @@ NAN = np.array([1.0, np.nan], dtype="<f4").tobytes()
         (b"2 1\na 1 " + b"1 " * (1 << 20) + b"\nb 1", "line 2: it is longer than 1048576 bytes"),
         (gzip.compress(TEXT.encode())[:-9], "is a damaged gzip file"),
         (b"PK\x03\x04zip", "is a zip archive: unpack it"),
-        ((793712314).to_bytes(4, "little") + b"\0" * 50, "import it with firth import fasttext"),
+        ((793712314).to_bytes(4, "little") + b"\0" * 50, "import it with firth.import_('fasttext'"),
     ],
     ids=range(17),
 )  # fmt: skip
