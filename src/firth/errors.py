@@ -19,9 +19,23 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_MAX_MESSAGE = 1200  # characters; the end, which names the remedy, is retained
+
 
 class FirthError(Exception):
-    """Base of all errors of Firth; the message is one sentence for the user."""
+    r"""Base of all errors of Firth; the message is one sentence for the user.
+
+    What a message quotes of a file is cut, and control characters are escaped, since terminals obey them.
+
+    >>> str(FirthError("the name \x1b[2J is not a name."))
+    'the name \\x1b[2J is not a name.'
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if len(text) > _MAX_MESSAGE:
+            text = f"{text[: _MAX_MESSAGE // 2]} ... {text[-_MAX_MESSAGE // 4 :]}"
+        return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 class CorpusError(FirthError):
