@@ -20,17 +20,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from firth.wording import worded
+from firth.wording import printable, worded
 
 
 class FirthError(Exception):
-    """Base of all errors of Firth; the message is one sentence for the user.
+    r"""Base of all errors of Firth; the message is one sentence for the user.
 
-    It is written with the options of the command line and shown to Python callers with the names of arguments.
+    It is written with the options of the command line and shown to Python callers with the names of arguments. What it
+    quotes of a file is cut, and control characters are escaped, since terminals obey them.
 
     >>> error = FirthError("choose another folder with -o, or continue with --resume.")
     >>> str(error)
     'choose another folder with out, or continue with resume=True.'
+    >>> str(FirthError("the name \x1b[2J is not a name."))
+    'the name \\x1b[2J is not a name.'
     """
 
     @property
@@ -39,7 +42,7 @@ class FirthError(Exception):
         return super().__str__()
 
     def __str__(self) -> str:
-        return worded(self.message)
+        return printable(worded(self.message))
 
 
 class CorpusError(FirthError):

@@ -95,7 +95,7 @@ def test_the_cache_is_used(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(pydoc_entries()) == fresh
 
 
-def test_a_damaged_cache_is_made_again(tiny: Path) -> None:
+def test_a_damaged_cache_is_made_again(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fresh = list(pydoc_entries())
     (cached,) = (tiny / "cache" / "pydoc").iterdir()
     written = cached.read_bytes()
@@ -103,6 +103,11 @@ def test_a_damaged_cache_is_made_again(tiny: Path) -> None:
         cached.write_bytes(damaged)
         assert list(pydoc_entries()) == fresh
         assert cached.read_bytes() == written
+        assert f"the cache is damaged: {cached} has changed" in capsys.readouterr().err
+    other = cached.with_name(cached.name.replace(cached.name[0], "x"))
+    cached.rename(other)  # the text of another installation, say
+    cached.write_bytes(other.read_bytes().replace(b"module", b"nodule"))
+    assert list(pydoc_entries()) == fresh
 
 
 def test_another_version_is_extracted_again(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firth.errors import CorpusError
-from firth.text.segment import WORD_BREAK, make_segmenter, split_words
+from firth.text.segment import WORD_BREAK, JiebaSegmenter, make_segmenter, split_words
 
 CASES = {
     "我们喜欢自然语言处理。": ["我们", "喜欢", "自然语言", "处理", "。"],
@@ -55,3 +56,10 @@ def test_segmented_text() -> None:
 def test_an_unknown_segmenter() -> None:
     with pytest.raises(CorpusError, match="did you mean 'rjieba'"):
         make_segmenter("rjeiba")
+
+
+def test_no_file_of_the_temporary_folder_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By itself, jieba would load its dictionary from there by marshal."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "jieba.cache").write_bytes(marshal.dumps(({"我们喜": 10**9}, 10**9)))
+    assert JiebaSegmenter("jieba").mark("我们喜欢自然语言").split(WORD_BREAK) == ["我们", "喜欢", "自然语言"]

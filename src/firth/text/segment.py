@@ -148,13 +148,27 @@ def _jieba_cutter(dictionary: Path | None) -> Any:
 
     jieba.setLogLevel(logging.WARNING)
     cutter = jieba.Tokenizer()
-    # Otherwise jieba reads a file of the shared temporary folder, which anyone may have written, by marshal.
-    cutter.FREQ, cutter.total = cutter.gen_pfdict(cutter.get_dict_file())
-    cutter.initialized = True
+
+    def initialize() -> None:
+        frequencies, cutter.total = _jieba_frequencies()
+        cutter.FREQ, cutter.initialized = dict(frequencies), True
+
+    # By itself, jieba would read a file of the shared temporary folder by marshal, which anyone may have written.
+    cutter.initialize = initialize
     if dictionary is not None:
         for word, frequency, tag in _read_dictionary(dictionary):
             cutter.add_word(word, frequency, tag)
     return cutter.lcut
+
+
+@cache
+def _jieba_frequencies() -> tuple[dict[str, int], int]:
+    """The frequencies of the words of jieba's own dictionary and of their prefixes, and their sum."""
+    import jieba
+
+    cutter = jieba.Tokenizer()
+    frequencies, total = cutter.gen_pfdict(cutter.get_dict_file())
+    return frequencies, total
 
 
 def _read_dictionary(path: Path) -> list[tuple[str, int | None, str | None]]:

@@ -38,7 +38,12 @@ FILES: list[tuple[str, str, str, str]] = [
     ("classify", "a.txt", WORDS, r"this looks like tag: use firth\.finetune\(MODEL, 'tag', \.\.\.\)"),
     ("classify", "a.json", json.dumps({"data": []}, indent=1), "this looks like span"),
     ("classify", "a.csv", "stars,body\n1,one\n", "stars, body, and none that holds the text or the label: name them"),
-    ("classify", "a.csv", "label,body\n1,one\n", "none that holds the text: name it text_a, or by columns=\\['text=NAME'\\]"),
+    (
+        "classify",
+        "a.csv",
+        "label,body\n1,one\n",
+        "none that holds the text: name it text_a, or by columns=\\['text=NAME'\\]",
+    ),
     ("generate", "a.csv", "english\none\n", "none that holds the source or the target"),
     ("tag", "a.csv", "label,text_a\n1,one\n", "has the columns label, text_a: this looks like classify"),
     ("classify", "a.tsv", "", "there are no labelled texts in .*a.tsv: give TSV or CSV"),

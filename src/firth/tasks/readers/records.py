@@ -57,6 +57,8 @@ def check_labels(labels: tuple[str, ...], where: str, task: str) -> tuple[str, .
         raise CorpusError(f"{where}: there is no label: {HOW[task]}.")
     if len(labels) > _MAX_LABELS:
         raise CorpusError(f"{where}: {len(labels)} labels are too many: {_MAX_LABELS} at most.")
+    for label in labels:
+        require_text(label, where)
     if task == "pair" and any(map(_is_out_of_range, labels)):
         raise CorpusError(f"{where}: the label {labels[0]!r:.80} is out of range for a number: write a finite one.")
     return labels
