@@ -53,6 +53,8 @@ __version__ = "0.1.0"
 # a busy machine training is four times as fast if they soon sleep. The library reads this when PyTorch loads it.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+# Matrix products that give the same bits with any number of threads; it costs nothing that can be measured.
+os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 # Names are imported when they are first used, so that `import firth` and `firth --help` stay fast.
 _MODULES = {

@@ -12,6 +12,7 @@ from firth.errors import AbilityError, RecipeError
 from firth.nets.characters import CharacterTable
 from firth.nets.dropout import DropoutRng, drop
 from firth.nets.linear import INIT_STD, make_linear
+from firth.nets.norm import LayerNorm
 from firth.nets.recipe import NetRecipe
 
 _PRETRAINED_SCALE = 4  # norm of pretrained vectors relative to random ones: measured by bench/first_steps.py
@@ -28,7 +29,7 @@ class Embedding(nn.Module):
         self.tokens: nn.Module = CharacterTable(recipe, tokens) if characters else _table(len(tokens), width)
         self.positions = _table(recipe.sequence.length, width) if self.recipe.positions == "learned" else None
         self.segments = _table(self.recipe.segments, width) if self.recipe.segments else None
-        self.norm = nn.LayerNorm(width, eps=recipe.encoder.eps) if self.recipe.norm else None
+        self.norm = LayerNorm(width, eps=recipe.encoder.eps) if self.recipe.norm else None
         has_projection = recipe.encoder.kind == "transformer" and width != recipe.encoder.width
         self.project = make_linear(width, recipe.encoder.width) if has_projection else None
 

@@ -14,6 +14,7 @@ from firth.nets.dropout import DropoutRng, add_with_dropout
 from firth.nets.encoders.attention import infer_attention, multi_head_attention, split_heads
 from firth.nets.encoders.encoder import Encoder, EncoderOutput, StepOutput, select_positions
 from firth.nets.linear import linear, make_linear
+from firth.nets.norm import LayerNorm
 from firth.nets.recipe import EncoderRecipe, NetRecipe
 from firth.nets.visibility import AttentionBias, AttentionMask, EncoderStates, GatheredQueries
 
@@ -251,4 +252,4 @@ class Transformer(Encoder):
 
 def make_norm(recipe: EncoderRecipe) -> nn.Module:
     """Layer normalisation, or the identity without it."""
-    return nn.Identity() if recipe.norm == "none" else nn.LayerNorm(recipe.width, eps=recipe.eps)
+    return nn.Identity() if recipe.norm == "none" else LayerNorm(recipe.width, eps=recipe.eps)

@@ -14,6 +14,7 @@ from firth.nets.dropout import DropoutRng
 from firth.nets.embedding import Embedding
 from firth.nets.encoders.transformer import ACTIVATIONS
 from firth.nets.linear import make_linear
+from firth.nets.norm import LayerNorm
 from firth.nets.recipe import NetRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import BOS, MASK, PAD
@@ -74,7 +75,7 @@ class Transform(nn.Module):
         super().__init__()
         self.dense = make_linear(inputs, outputs)
         self.activation = ACTIVATIONS[recipe.encoder.activation]
-        self.norm = nn.LayerNorm(outputs, eps=recipe.encoder.eps)
+        self.norm = LayerNorm(outputs, eps=recipe.encoder.eps)
 
     def forward(self, states: Tensor) -> Tensor:
         return cast(Tensor, self.norm(self.activation(self.dense(states))))
