@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-lowest lint types bench bench-counts bench-vectors bench-nets bench-tasks fuzz clean .venv
+.PHONY: demo docs test test-lowest lint types bench bench-counts bench-vectors bench-nets bench-tasks fuzz clean .venv
 
 .venv: .venv/.ready
 
@@ -43,6 +43,18 @@ fuzz: .venv/.ready
 requirements.lock: pyproject.toml constraints.txt .venv/.ready
 	$(BIN)/python tools/lock.py --output $@
 
+# The documentation site, in an environment of its own: the extra `docs` without Firth and its dependencies, since the
+# reference is made from the source files. A broken link fails.
+.venv-docs/.ready: pyproject.toml constraints.txt
+	test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > .venv-docs/requirements.txt
+	.venv-docs/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -r .venv-docs/requirements.txt
+	touch $@
+
+docs: .venv-docs/.ready
+	.venv-docs/bin/mkdocs build --strict --quiet
+	.venv-docs/bin/python tools/check_site.py site
+
 bench-counts: .venv/.ready
 	$(BIN)/python bench/counts.py
 
@@ -60,4 +72,4 @@ bench: bench-counts bench-vectors bench-nets bench-tasks
 
 clean:
 	find src -name '*.nb[ic]' -delete
-	rm -rf .venv .venv-lowest requirements.lock demo-report build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-docs .venv-lowest site requirements.lock demo-report build *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

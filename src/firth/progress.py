@@ -5,7 +5,6 @@ Bars appear on standard error, only on a terminal and for work that takes over t
 
 from __future__ import annotations
 
-import re
 import signal
 import sys
 import threading
@@ -14,12 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from firth.wording import worded
+from firth.wording import printable, worded
 
 _DELAY = 2.0  # seconds before a bar appears
-_MAX_MESSAGE = 4000  # characters
-# Half a surrogate pair, from a file name that is not UTF-8, cannot be printed at all.
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 _noted: set[str] | None = None  # the notes of this command, each of which is printed once
 
@@ -135,24 +131,3 @@ def notes_once() -> Iterator[None]:
         yield
     finally:
         _noted = before
-
-
-def escape_controls(text: str) -> str:
-    r"""The text with control characters other than newlines and tabs escaped, so that a terminal does not obey them.
-
-    >>> escape_controls("bert\x1b[2J\tof 2018")
-    'bert\\x1b[2J\tof 2018'
-    """
-    return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
-
-
-def printable(message: str) -> str:
-    """A message with control characters escaped; of a long one, the middle is left out.
-
-    >>> printable("there is no recipe " + "x" * 100_000 + ": choose another one.")[-30:]
-    'xxxxxxxxx: choose another one.'
-    """
-    if len(message) > _MAX_MESSAGE:
-        half = _MAX_MESSAGE // 2
-        message = f"{message[:half]} ... {message[-half:]}"
-    return escape_controls(message)

@@ -1,4 +1,4 @@
-"""Messages in the words of the command line or of Python.
+"""Messages in the words of the command line or of Python, safe to print.
 
 A message is written once, with the options and verbs of the command line, which are easy to recognise: "leave
 --task-text out", "make it with firth train". The command line shows it as it is, and Python callers read the names of
@@ -39,6 +39,10 @@ _IMPORT = re.compile(r"\bfirth import (\w+)(?: (.+?) -o DIR)?")
 _FINETUNE = re.compile(r"\bfirth finetune MODEL (\w+)")
 _TRAIN = re.compile(r"\bfirth train ([\w-]*\w)(?=[.,;:]|$)")
 _VERB = re.compile(rf"\bfirth ({'|'.join(_FUNCTIONS)})\b(?: -o\b)?")
+
+_MAX_MESSAGE = 1800  # characters
+# Half a surrogate pair, from a file name that is not UTF-8, cannot be printed at all.
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 _on_command_line = False
 
@@ -116,3 +120,24 @@ def _literal(text: str) -> str:
     if text in ("true", "false", "none"):
         return text.capitalize()
     return text if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?|[A-Z]+", text) else repr(text)
+
+
+def escape_controls(text: str) -> str:
+    r"""The text with control characters other than newlines and tabs escaped, so that a terminal does not obey them.
+
+    >>> escape_controls("bert\x1b[2J\tof 2018")
+    'bert\\x1b[2J\tof 2018'
+    """
+    return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def printable(message: str) -> str:
+    """A message with control characters escaped; of a long one, the middle is left out.
+
+    >>> printable("there is no recipe " + "x" * 100_000 + ": choose another one.")[-30:]
+    'xxxxxxxxx: choose another one.'
+    """
+    if len(message) > _MAX_MESSAGE:
+        half = _MAX_MESSAGE // 2
+        message = f"{message[:half]} ... {message[-half:]}"
+    return escape_controls(message)

@@ -19,8 +19,8 @@ from typing import Any, NoReturn, ParamSpec, TextIO, TypeVar, cast
 import typer
 
 from firth.errors import ArgumentError, BudgetError, FirthError
-from firth.progress import escape_controls, notes_once, printable
-from firth.wording import command_line
+from firth.progress import notes_once
+from firth.wording import command_line, escape_controls, printable
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -42,7 +42,7 @@ FILES: list[tuple[str, str, str, str]] = [
         "classify",
         "a.csv",
         "label,body\n1,one\n",
-        "none that holds the text: name it text_a, or by columns=\\['text=NAME'\\]",
+        r"none that holds the text: name it text_a, or by columns=\['text",
     ),
     ("generate", "a.csv", "english\none\n", "none that holds the source or the target"),
     ("tag", "a.csv", "label,text_a\n1,one\n", "has the columns label, text_a: this looks like classify"),
