@@ -31,6 +31,7 @@ COMMAND_LINE = re.compile(r"(?<![\w'\"`-])(?:--[a-z]|-o\b)|\bfirth (?:train|adap
         ("pass --encoding=utf-16-le.", "pass encoding='utf-16-le'."),
         ("leave such examples out with --skip-bad.", "leave such examples out with skip_bad=True."),
         ("give the folder that firth train -o wrote.", "give the folder that firth.train wrote."),
+        ("check the path, or make it with firth train -o.", "check the path, or make it with firth.train."),
         ("train one with firth train byte-bpe.", "train one with firth.train('byte-bpe', ...)."),
         ("use firth finetune MODEL tag", "use firth.finetune(MODEL, 'tag', ...)"),
         ("import it with firth import glove.", "import it with firth.import_('glove', ...)."),

@@ -37,7 +37,7 @@ _KEPT = re.compile(r"(`[^`]*`|\bfirth (?:cache|compare|demo|diff|recipes|serve)\
 _OUT = re.compile(r"(?<![\w'\"-])-o(?: ([A-Z]+)\b)?(?![\w-])")
 _IMPORT = re.compile(r"\bfirth import (\w+)(?: (.+?) -o DIR)?")
 _FINETUNE = re.compile(r"\bfirth finetune MODEL (\w+)")
-_TRAIN = re.compile(r"\bfirth train ([\w-]*\w)(?=[.,;:]|$)")
+_TRAIN = re.compile(r"\bfirth train (\w[\w-]*)(?=[.,;:]|$)")
 _VERB = re.compile(rf"\bfirth ({'|'.join(_FUNCTIONS)})\b(?: -o\b)?")
 
 _on_command_line = False
