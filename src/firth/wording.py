@@ -3,7 +3,7 @@
 A message is written once, with the options and verbs of the command line, which are easy to recognise: "leave
 --task-text out", "make it with firth train". The command line shows it as it is, and Python callers read the names of
 arguments and functions instead: `task_text`, `firth.train`. Commands of other programs are written in backticks and
-stay as they are.
+stay as they are, and so do those of Firth that have no function.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _SETTINGS = re.compile(rf"--set [\w.]+={_VALUE}(?: --set [\w.]+={_VALUE})*")
 _SETTING = re.compile(rf"--set ([\w.]+)=({_VALUE})")
 _COLUMN = re.compile(r"--field (\w+=\w+)")
 _OPTION = re.compile(rf"(?<![\w'\"-])--([a-z][a-z-]*)(?:=({_VALUE})| (\d+)\b)?")
-_QUOTED = re.compile(r"(`[^`]*`)")
+_KEPT = re.compile(r"(`[^`]*`|\bfirth (?:cache|compare|demo|diff|recipes|serve)\b(?: --[a-z-]+)*)")
 _OUT = re.compile(r"(?<![\w'\"-])-o(?: ([A-Z]+)\b)?(?![\w-])")
 _IMPORT = re.compile(r"\bfirth import (\w+)(?: (.+?) -o DIR)?")
 _FINETUNE = re.compile(r"\bfirth finetune MODEL (\w+)")
-_TRAIN = re.compile(r"\bfirth train ([\w-]*\w)(?=[.,;:]|$)")
+_TRAIN = re.compile(r"\bfirth train (\w[\w-]*)(?=[.,;:]|$)")
 _VERB = re.compile(rf"\bfirth ({'|'.join(_FUNCTIONS)})\b(?: -o\b)?")
 
 _MAX_MESSAGE = 1800  # characters
@@ -73,8 +73,8 @@ def in_python(message: str) -> str:
     >>> in_python("a.arpa is a model: bring it in with firth import arpa a.arpa -o DIR.")
     "a.arpa is a model: bring it in with firth.import_('arpa', 'a.arpa', out=DIR)."
     """
-    parts = _QUOTED.split(message)
-    return "".join(part if part.startswith("`") else _reword(part) for part in parts)
+    parts = _KEPT.split(message)  # every second part is kept
+    return "".join(part if number % 2 else _reword(part) for number, part in enumerate(parts))
 
 
 def _reword(message: str) -> str:
