@@ -19,10 +19,10 @@ def cache(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show the cache of token stores and extracted texts, or remove it; it is only ever a matter of time to refill.
+    """Show the cache of token stores and extracted texts, or clear it: what is removed is made again when needed.
 
-    The cache is the folder named by FIRTH_CACHE, or ~/.cache/firth. The least recently used token stores are removed
-    when together they exceed FIRTH_CACHE_LIMIT (20GB if it is not set).
+    The cache is the folder named by FIRTH_CACHE, or ~/.cache/firth. When token stores exceed FIRTH_CACHE_LIMIT (20GB
+    if it is not set), the least recently used ones are removed.
 
     Example: firth cache --older 30d
     """
@@ -50,12 +50,20 @@ def cache(
 
 def _print(report: dict[str, Any], removed: bool) -> None:
     if removed:
-        print(f"removed {report['removed']['entries']} entries, {_megabytes(report['removed']['bytes'])}")
-    print(f"{report['folder']}: {_megabytes(report['bytes'])}, limit {_megabytes(report['limit'])}")
+        print(f"removed {report['removed']['entries']} entries, {_short_size(report['removed']['bytes'])}")
+    print(f"{report['folder']}: {_short_size(report['bytes'])}, limit {_short_size(report['limit'])}")
     for entry in report["entries"]:
         days = (time.time() - entry["used"]) / 86400
-        print(f"  {entry['kind']:<7} {entry['name'][:16]}  {_megabytes(entry['bytes']):>12}  used {days:.1f} days ago")
+        print(f"  {entry['kind']:<7} {entry['name'][:16]}  {_short_size(entry['bytes']):>12}  used {days:.1f} days ago")
 
 
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
+def _short_size(size: float) -> str:
+    """A size for people.
+
+    >>> _short_size(999), _short_size(20e9)
+    ('999 bytes', '20.0 GB')
+    """
+    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= factor:
+            return f"{size / factor:,.1f} {unit}"
+    return f"{size:,.0f} bytes"
