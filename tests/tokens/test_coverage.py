@@ -27,7 +27,7 @@ def words(lowercase: bool = True) -> Tokenizer:
         (["a <unk> <unk> ."], ""),
         ([], ""),
         (["", " "], ""),
-        (RAW, "punctuation marks"),
+        (RAW, "because of the punctuation"),
         (["the old barns burn ."], "60% of the words are unknown"),
         (["the cat sat on old\nmats . \0 \ud800"], ""),
         (["我们喜欢自然语言"], "of the words are unknown"),

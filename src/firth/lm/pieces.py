@@ -11,7 +11,7 @@ import numpy.typing as npt
 from firth.abilities import Score, Scores, TextPiece, total
 from firth.text.layout import Document
 
-_PIECES = 20_000  # of a batch, at most
+_PIECES = 100_000  # of a batch, at most
 _CHARACTERS = 1 << 22  # of a batch, or a single piece
 
 
@@ -47,7 +47,7 @@ def document_sizes(sizes: npt.NDArray[np.int64], starts: npt.NDArray[np.bool_]) 
     >>> document_sizes(np.array([2, 1, 0, 4]), np.array([False, False, True, False])).tolist()
     [3, 4]
     """
-    if not sizes.size:
+    if starts[1:].all():
         return sizes
     return np.add.reduceat(sizes, np.flatnonzero(np.append(True, starts[1:])))
 

@@ -25,7 +25,7 @@ class Coverage(NamedTuple):
     unknown: int
     """Words with an unknown token."""
     attached: int
-    """Unknown words that are known without the punctuation marks attached to them; of space-split tokenizers alone."""
+    """Unknown words that are known without the punctuation attached to them; of space-split tokenizers alone."""
 
 
 def coverage(tokenizer: Tokenizer, texts: Iterable[str]) -> Coverage:
@@ -67,8 +67,8 @@ def note_poor_coverage(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
     words, unknown, attached = coverage(tokenizer, texts)
     if attached > _MANY_ATTACHED * words:
         note(
-            f"{attached / words:.0%} of the words are unknown only because of punctuation marks beside them: put "
-            "spaces around these, as in the text that the tokenizer was trained on, or train one with split=punctuation"
+            f"{attached / words:.0%} of the words are unknown only because of the punctuation beside them: put "
+            "spaces around it, as in the text that the tokenizer was trained on, or train one with split=punctuation"
         )
     elif words and unknown >= _MANY_UNKNOWN * words:
         note(

@@ -19,7 +19,7 @@ class SentenceCounts(NamedTuple):
     """The sizes of sentences, which do not depend on the tokenizer."""
 
     words: npt.NDArray[np.int64]
-    """Words as `firth check` counts them: punctuation marks are words, and Chinese is segmented by default."""
+    """Words as `firth check` counts them: punctuation counts as words, and Chinese is segmented by default."""
     bytes: npt.NDArray[np.int64]
     """Bytes in UTF-8."""
 
