@@ -19,7 +19,7 @@ class LayerNorm(nn.LayerNorm):
     def forward(self, input: Tensor) -> Tensor:
         if not torch.is_grad_enabled():
             return super().forward(input)
-        normalised: Tensor = _LayerNorm.apply(input, self.weight, self.bias, self.eps)
+        normalised: Tensor = _LayerNorm.apply(input, self.weight, self.bias, self.eps)  # type: ignore[no-untyped-call]
         return normalised
 
 
