@@ -66,12 +66,12 @@ def test_it_trains_compares_and_reports(tmp_path: Path, monkeypatch: pytest.Monk
     assert 0 <= task["interval"][0] <= task["value"] <= task["interval"][1] <= 1
     assert "Fine-tuning" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert report["oracle"]["runs"][0]["bits_per_byte"] > report["oracle"]["entropy_per_byte"]
-    learnt = {(one["name"], one["given"]): one["found"] for one in report["oracle"]["learnt"]}
-    assert {"goat", "hen"} <= set(learnt["skipgram", "horse"]), "as much as five million words teach"
-    assert all(text.startswith("the old horse") for text in learnt["mkn5", "the old horse"])
-    assert len(learnt["bert", demo.MASKED[0]]) == 5
+    learned = {(one["name"], one["given"]): one["found"] for one in report["oracle"]["learned"]}
+    assert {"goat", "hen"} <= set(learned["skipgram", "horse"]), "as much as five million words teach"
+    assert all(text.startswith("the old horse") for text in learned["mkn5", "the old horse"])
+    assert len(learned["bert", demo.MASKED[0]]) == 5
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "What the models learnt" in page
+    assert "What the models learned" in page
     assert "Most probable words for the mask, by bert" in page
     monkeypatch.setattr(demo, "ORACLE_MODELS", (DemoModel("unigram"),))
     monkeypatch.setattr(demo, "TASKS", ())

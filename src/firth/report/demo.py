@@ -260,19 +260,19 @@ class _Demo:
         corpus = read_corpus(ORACLE)
         parts = corpus.parts()
         entropy = (corpus.entropy() or {})["bits_per_byte"]
-        rows, learnt = [], []
+        rows, learned = [], []
         for line in ORACLE_MODELS:
             model, info = self._train(line, parts[0], f"oracle-{line.name}")
-            learnt += [
+            learned += [
                 {"name": line.name, "seconds": info["budget"]["spent"]["seconds"], **one} for one in _show(model)
             ]
             if isinstance(model, Scores) and model.score_kind == "causal":
                 bits = score_documents(model, (document.sentences for document in parts[2])).bits_per_byte
                 rows.append({"name": line.name, "family": find_entry(line.recipe).family, "bits_per_byte": bits})
                 self.log(f"{ORACLE}: {line.name} {bits:.4f} bits per byte, entropy {entropy:.4f}")
-        for one in learnt:
+        for one in learned:
             self.log(f"{ORACLE}: {one['name']} {one['given']} -> {', '.join(one['found'])}")
-        return {"corpus": ORACLE, "entropy_per_byte": entropy, "runs": rows, "learnt": learnt}
+        return {"corpus": ORACLE, "entropy_per_byte": entropy, "runs": rows, "learned": learned}
 
     def fine_tune(self) -> list[dict[str, Any]]:
         """A row for each fine-tuned model."""
