@@ -27,7 +27,12 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "_PSEUDO", 20)
     monkeypatch.setattr(demo, "TASKS", (DemoTask("tag", "bert-words", settings=("learning.epochs=1",)),))
     monkeypatch.setattr(demo, "TASK_EXAMPLES", (16, 8))
-    oracle = (DemoModel("mkn5"), DemoModel("skipgram", ("dimension=20",)), DemoModel("bert", few, budget="2ktok"))
+    oracle = (
+        DemoModel("unigram"),
+        DemoModel("mkn5"),
+        DemoModel("skipgram", ("dimension=20",)),
+        DemoModel("bert", few, budget="2ktok"),
+    )
     monkeypatch.setattr(demo, "SHOWN", ("mkn5", "skipgram", "bert"))
     monkeypatch.setattr(demo, "ORACLE_MODELS", oracle)
     monkeypatch.setattr(
@@ -70,6 +75,7 @@ def test_it_trains_compares_and_reports(tmp_path: Path, monkeypatch: pytest.Monk
     assert {"goat", "hen"} <= set(learned["skipgram", "horse"]), "as much as five million words teach"
     assert all(text.startswith("the old horse") for text in learned["mkn5", "the old horse"])
     assert len(learned["bert", demo.MASKED[0]]) == 5
+    assert {name for name, _ in learned} == set(demo.SHOWN)
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "What the models learned" in page
     assert "Most probable words for the mask, by bert" in page
