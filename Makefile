@@ -6,8 +6,13 @@ BIN := .venv/bin
 
 .venv: .venv/.ready
 
-.venv/.ready: pyproject.toml constraints.txt
+# What the demo needs: Firth itself.
+.venv/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e .
+	touch $@
+
+.venv/.ready: .venv/.installed
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[test]'
 	for peer in kenlm fasttext-wheel; do \
 		$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt $$peer || \
@@ -15,7 +20,7 @@ BIN := .venv/bin
 	done
 	touch $@
 
-demo: .venv/.ready
+demo: .venv/.installed
 	$(BIN)/firth demo -o demo-report
 
 lint: .venv/.ready

@@ -83,6 +83,7 @@ ORDINARY_USES = {
     "src/firth/text/segment.py": {"marks"},
     "src/firth/text/sentences.py": {"marks", "told"},  # punctuation; a verb of speaking
     "src/firth/tokens/_kernels.py": {"marks"},
+    "src/firth/tokens/coverage.py": {"marks"},
     "src/firth/tokens/tokenizer.py": {"marks"},
 }
 

@@ -27,6 +27,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "_PSEUDO", 20)
     monkeypatch.setattr(demo, "TASKS", (DemoTask("tag", "bert-words", settings=("learning.epochs=1",)),))
     monkeypatch.setattr(demo, "TASK_EXAMPLES", (16, 8))
+    oracle = (
+        DemoModel("unigram"),
+        DemoModel("mkn5"),
+        DemoModel("skipgram", ("dimension=20",)),
+        DemoModel("bert", few, budget="2ktok"),
+    )
+    monkeypatch.setattr(demo, "SHOWN", ("mkn5", "skipgram", "bert"))
+    monkeypatch.setattr(demo, "ORACLE_MODELS", oracle)
     monkeypatch.setattr(
         demo, "MODELS", (DemoModel("unigram", tokenizer="words"), DemoModel("unigram", tokenizer="chars"))
     )
@@ -37,7 +45,7 @@ def run(out: Path) -> Outcome:
 
 
 @pytest.mark.usefixtures("small")
-def test_it_trains_compares_and_reports(tmp_path: Path) -> None:
+def test_it_trains_compares_and_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = run(tmp_path / "out")
     assert outcome.code == 0, outcome.err
     report = outcome.json
@@ -63,6 +71,16 @@ def test_it_trains_compares_and_reports(tmp_path: Path) -> None:
     assert 0 <= task["interval"][0] <= task["value"] <= task["interval"][1] <= 1
     assert "Fine-tuning" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert report["oracle"]["runs"][0]["bits_per_byte"] > report["oracle"]["entropy_per_byte"]
+    learned = {(one["name"], one["given"]): one["found"] for one in report["oracle"]["learned"]}
+    assert {"goat", "hen"} <= set(learned["skipgram", "horse"]), "as much as five million words teach"
+    assert all(text.startswith("the old horse") for text in learned["mkn5", "the old horse"])
+    assert len(learned["bert", demo.MASKED[0]]) == 5
+    assert {name for name, _ in learned} == set(demo.SHOWN)
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "What the models learned" in page
+    assert "Most probable words for the mask, by bert" in page
+    monkeypatch.setattr(demo, "ORACLE_MODELS", (DemoModel("unigram"),))
+    monkeypatch.setattr(demo, "TASKS", ())
     assert run(tmp_path / "out").json["runs"][0]["digest"] == report["runs"][0]["digest"]
 
 

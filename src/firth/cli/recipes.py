@@ -186,4 +186,7 @@ def _print_comparison(report: dict[str, Any], out: Path) -> None:
             f"{run['name']:<20} {run['bits_per_byte']:>10.4f} {run['perplexity']:>12,.1f} "
             f"{run['vocabulary']:>11,} {run['budget']['spent']['seconds']:>8.1f}"
         )
-    print(f"\nLower is better. Full report: {out / 'report.html'} ({report['seconds']:.0f} s)")
+    print("\nLower is better. After some seconds on a small text:\n")
+    for one in report["oracle"]["learned"]:
+        print(f"{one['name']:<9} {one['given']}  ->  {' | '.join(one['found'])}")
+    print(f"\nFull report: {out / 'report.html'} ({report['seconds']:.0f} s)")

@@ -280,7 +280,7 @@ class Trainer:
         if self.threads is None and before <= cores():
             torch.set_num_threads(before)  # `torch_settings` restores the number at the end
         if before != (threads := torch.get_num_threads()):
-            note(f"this run began with {before} threads: with {threads} the last digits will differ.")
+            note(f"this run began with {before} threads: with {threads} the last digits may differ.")
 
     def _remedy(self) -> str:
         smaller = f"learning.lr={self.lr / 2:.2g}"

@@ -29,6 +29,7 @@ from firth.report.rendering import format_bytes, format_number, render
 Report = Mapping[str, Any]
 _OPEN_SAMPLES = 8  # runs whose samples are shown; the others are folded
 _SECTIONS = {
+    "learned": "What the models learned",
     "bits": "Bits per byte",
     "runs": "Results",
     "oracle": "Distance to the entropy",
@@ -56,6 +57,7 @@ def render_page(report: Report) -> str:
     colours = colour_families(run["family"] for run in runs if "family" in run)
     content = {name: report.get(name) for name in _SECTIONS} | {"bits": scored, "runs": runs, "samples": sampled}
     content |= {name: (report.get(name) or {}).get("runs") for name in ("vectors", "nets")}
+    content["learned"] = learned = (report.get("oracle") or {}).get("learned")
     content["provenance"] = recorded or report.get("versions") or report.get("machine")
     corpus, sizes = report.get("corpus") or {}, {run.get("bytes") for run in runs}
     return render(
@@ -65,6 +67,7 @@ def render_page(report: Report) -> str:
         sections=[(name, title) for name, title in _SECTIONS.items() if content[name]],
         runs=runs,
         scored=scored,
+        learned=_group_learned(learned or ()),
         best=scored[0] if scored and math.isfinite(scored[0]["bits_per_byte"]) else None,
         colours=colours,
         bits_chart=_draw_bits(scored, colours) if scored else "",
@@ -81,6 +84,19 @@ def render_page(report: Report) -> str:
         languages=largest_fractions(corpus.get("languages") or {}),
         recorded=recorded,
     )
+
+
+_ABILITIES = {"neighbours": "Nearest words", "fills": "Most probable words for the mask", "generates": "Generated"}
+
+
+def _group_learned(learned: Iterable[Report]) -> list[dict[str, Any]]:
+    """The models with what each was given and what it found."""
+    groups: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in learned:
+        title, name = _ABILITIES[one["ability"]], one["name"]
+        group = groups.setdefault((title, name), {"title": title, "name": name, "seconds": one["seconds"], "rows": []})
+        group["rows"].append((one["given"], one["found"]))
+    return list(groups.values())
 
 
 def _best_first(runs: Iterable[Report]) -> list[Report]:
