@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-lowest lint types bench bench-counts bench-vectors bench-nets bench-tasks clean .venv
+.PHONY: demo test test-lowest lint types bench bench-counts bench-vectors bench-nets bench-tasks fuzz clean .venv
 
 .venv: .venv/.ready
 
@@ -33,6 +33,11 @@ test-lowest:
 	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --disable-pip-version-check --quiet -c constraints-lowest.txt -e '.[test]'
 	.venv-lowest/bin/python -m pytest -n auto --dist loadfile
+
+# A million inputs or more in all: FUZZ='--seconds 3600' runs longer, FUZZ='--reader store' one reader.
+FUZZ ?= --seconds 120
+fuzz: .venv/.ready
+	$(BIN)/python tests/fuzz/run.py $(FUZZ)
 
 # The pinned versions with the SHA-256 of their archives, for `pip install --require-hashes -r requirements.lock`.
 requirements.lock: pyproject.toml constraints.txt .venv/.ready

@@ -1,0 +1,245 @@
+"""Fuzz targets: readers of text, of labelled and evaluation files, of token stores and of the cache."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import os
+import random
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from firth.report.suite_files import read_contexts, read_labelled, read_pairs, read_questions
+from firth.tasks.readers.reader import read_task
+from firth.text.corpus import read_corpus
+from firth.text.files import find_files
+from firth.text.readers import read_lines
+from firth.text.segment import make_segmenter
+from firth.tokens.build import build_store, open_tokens
+from firth.tokens.recipe import TokenizerRecipe
+from firth.tokens.store import TokenStore
+from firth.tokens.tokenizer import Tokenizer
+from firth.tokens.train import train_tokenizer
+from tests.fuzz.fuzzing import FuzzReader
+from tests.fuzz.mutators import mutate_bytes, mutate_path
+from tests.samples import CHINESE, ENGLISH
+
+TEXT = "\n".join([*ENGLISH, "", *CHINESE, "", *ENGLISH]) + "\n"
+WORDS = TokenizerRecipe(model="words", min_count=1)
+
+
+def zstd(data: bytes) -> bytes:
+    import zstandard
+
+    return zstandard.compress(data)
+
+
+def unzstd(data: bytes) -> bytes:
+    import zstandard
+
+    return zstandard.ZstdDecompressor().decompress(data)
+
+
+COMPRESSORS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
+    ".gz": (partial(gzip.compress, mtime=0), gzip.decompress),
+    ".bz2": (bz2.compress, bz2.decompress),
+    ".xz": (lzma.compress, lzma.decompress),
+    ".zst": (zstd, unzstd),
+}
+
+
+def write(files: dict[str, str | bytes], folder: Path) -> list[Path]:
+    """Write files of these names and contents."""
+    for name, content in files.items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return [folder / name for name in files]
+
+
+def records(*items: object) -> str:
+    return "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items)
+
+
+RECORDS = records(*({"text": one, "id": 3} for one in ENGLISH + CHINESE))
+DICTIONARY = "研究自然 100000 n\n自然语言处理 100\n语言\n"
+
+
+def text_samples(folder: Path) -> list[Path]:
+    codes = ("utf-8", "utf-8-sig", "utf-16", "gb18030", "big5", "cp1252")
+    contents = {
+        "cp1252": "\n".join(ENGLISH[:2]) + "\nCafé naïve résumé\n" * 5,
+        "big5": "語言很有意思。\n我們研究語言。\n" * 5,
+    }
+    files: dict[str, str | bytes] = {f"{code}.txt": contents.get(code, TEXT).encode(code) for code in codes}
+    return write(files | {"long.md": "word " * 3000 + "\n", "crlf.text": TEXT.replace("\n", "\r\n")}, folder)
+
+
+def parquet_samples(folder: Path) -> list[Path]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    paths = []
+    for kind in ("none", "snappy", "gzip", "zstd"):
+        paths.append(folder / f"{kind}.parquet")
+        pq.write_table(pa.table({"text": [*ENGLISH, *CHINESE] * 3, "id": list(range(18))}), paths[-1], compression=kind)
+    return paths
+
+
+def compressed_samples(folder: Path) -> list[Path]:
+    return write({f"a.txt{suffix}": pack(TEXT.encode()) for suffix, (pack, _) in COMPRESSORS.items()}, folder)
+
+
+def mutate_compressed(path: Path, rng: random.Random) -> None:
+    """Change the compressed bytes, or the text inside them."""
+    pack, unpack = COMPRESSORS[path.suffix]
+    if rng.random() < 0.8:
+        mutate_path(path, rng)
+    else:
+        path.write_bytes(pack(mutate_bytes(unpack(path.read_bytes()), rng)))
+
+
+def read_whole(path: Path) -> None:
+    """Read a corpus in every way that training and checking do."""
+    corpus = read_corpus(path)
+    assert sum(1 for _ in corpus) >= 0
+    assert sum(len(block.data) for block in corpus.blocks()) >= 0
+    corpus.key()
+
+
+def read_all_lines(path: Path) -> None:
+    for source in find_files([path]):
+        assert all(isinstance(line, str) for _, line in read_lines(source))
+
+
+QUESTION = {"id": "q1", "question": "who?", "answers": [{"text": "cat", "answer_start": 4}]}
+PARAGRAPH = {"context": "the cat saw a cat", "qas": [QUESTION]}
+LABELLED: dict[str, dict[str, str | bytes]] = {
+    "classify": {
+        "a.tsv": "label\ttext_a\ngood\ta fine film\nbad\ta dull one\n",
+        "a.txt": "__label__good a fine film\n__label__bad __label__sad a dull one\n",
+        "a.jsonl": records({"label": "good", "text": "a fine film"}, {"labels": ["bad", "sad"], "text": "好"}),
+    },
+    "pair": {
+        "a.tsv": "label\ttext_a\ttext_b\n1\ta cat\ta dog\n0\ta cat\tcats\n",
+        "a.jsonl": records({"label": 3.5, "text_a": "a", "text_b": "b"}, {"label": 1, "text_a": "x", "text_b": "y"}),
+    },
+    "tag": {
+        "a.txt": "EU B-ORG\nrejects O\nGerman B-MISC\ncall O\n\nPeter B-PER\nBlack I-PER\n",
+        "a.conllu": "# text = cats ran\n1\tcats\tcat\tNOUN\tNNS\t_\t2\tnsubj\t_\t_\n"
+        "2\tran\trun\tVERB\tVBD\t_\t0\troot\t_\t_\n\n",
+        "slashed.txt": "迈向/v 充满/v 希望/n\nwe/PRP saw/VBD it/PRP\n",
+        "a.jsonl": records({"words": ["we", "saw"], "tags": ["O", "O"]}, {"tokens": ["a"], "tags": ["B-X"]}),
+    },
+    "span": {
+        "a.json": json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": [PARAGRAPH]}]}),
+        "a.jsonl": records(
+            {"context": "the cat saw", "question": "who?", "answers": {"text": ["cat"], "answer_start": [4]}}
+        ),
+    },
+    "choice": {
+        "a.jsonl": records({"context": "it rained", "question": "so?", "choices": ["wet", "dry"], "label": 0}),
+    },
+    "generate": {
+        "a.tsv": "source\ttarget\na long text\tshort\n好的\tgood\n",
+        "a.jsonl": records({"source": "a long text", "target": "short"}),
+    },
+}
+
+
+def read_labelled_task(task: str, path: Path) -> None:
+    """Read examples with labels, without them, and with invalid ones skipped."""
+    list(read_task(task, path, labelled=False))
+    skipping = read_task(task, path, skip_bad=True)
+    list(skipping)
+    skipping.notes()
+    list(read_task(task, path))
+
+
+SUITES: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "word-pairs": (read_pairs, "word1\tword2\tscore\ntiger\tcat\t7.35\ncar automobile 9\n"),
+    "analogies": (read_questions, ": capitals\nAthens Greece Oslo Norway\nRome Italy Paris France\n"),
+    "contexts": (
+        read_contexts,
+        "1\tbank\tn\tmoney\tn\ton the <b> bank </b>\tthe <b>money</b> ran\t3.5\n2\ta\tn\tb\tn\tx\ty\t1\n",
+    ),
+    "labelled-texts": (read_labelled, "label\ttext_a\ngood\ta fine film\nbad\ta dull one\n"),
+}
+
+
+@cache
+def words() -> Tokenizer:
+    return train_tokenizer(WORDS, read_corpus([ENGLISH, CHINESE]))
+
+
+def store_samples(folder: Path) -> list[Path]:
+    store = build_store(read_corpus([ENGLISH, CHINESE] * 2), words(), folder, threads=1)
+    return [store.folder]
+
+
+def read_store(path: Path) -> None:
+    """Open a store as it is found in the cache, and follow all its offsets."""
+    store = TokenStore(path)
+    store.verify()
+    assert int(store.ids.max()) < len(words())
+    assert sum(sentence.size for index in range(store.info.documents) for sentence in store.document(index)) == len(
+        store
+    )
+
+
+def use_cache(folder: Path) -> tuple[bytes, str]:
+    before = os.environ.get("FIRTH_CACHE")
+    os.environ["FIRTH_CACHE"] = str(folder)
+    try:
+        tokenizer, store = open_tokens(WORDS, read_corpus([ENGLISH, CHINESE]), threads=1)
+        store.verify()
+        return tokenizer.data, store.digest
+    finally:
+        if before is None:
+            del os.environ["FIRTH_CACHE"]
+        else:
+            os.environ["FIRTH_CACHE"] = before
+
+
+def cache_samples(folder: Path) -> list[Path]:
+    assert use_cache(folder / "cache") == expected_tokens()
+    return [folder / "cache"]
+
+
+@cache
+def expected_tokens() -> tuple[bytes, str]:
+    with TemporaryDirectory() as folder:
+        return use_cache(Path(folder))
+
+
+def read_cache(path: Path) -> None:
+    """Whatever the cache contains, the same tokens come out of it."""
+    assert use_cache(path) == expected_tokens()
+
+
+def read_dictionary(path: Path) -> None:
+    make_segmenter("rjieba", path).mark(CHINESE[0])
+
+
+READERS: Sequence[FuzzReader] = (
+    FuzzReader("text", text_samples, read_whole),
+    FuzzReader("lines", text_samples, read_all_lines),
+    FuzzReader(
+        "jsonl",
+        partial(write, {"a.jsonl": records(*({"text": one, "id": 3} for one in ENGLISH + CHINESE))}),
+        read_whole,
+    ),
+    FuzzReader("parquet", parquet_samples, read_whole),
+    FuzzReader("compressed", compressed_samples, read_whole, mutate_compressed),
+    FuzzReader("dictionary", partial(write, {"words.txt": DICTIONARY}), read_dictionary),
+    *(
+        FuzzReader(task, partial(write, samples), partial(read_labelled_task, task))
+        for task, samples in LABELLED.items()
+    ),
+    *(FuzzReader(name, partial(write, {"a.txt": sample}), read) for name, (read, sample) in SUITES.items()),
+    FuzzReader("store", store_samples, read_store),
+    FuzzReader("cache", cache_samples, read_cache),
+)
