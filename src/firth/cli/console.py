@@ -8,6 +8,7 @@ import json
 import math
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, NoReturn, ParamSpec, TypeVar
@@ -16,6 +17,14 @@ import typer
 
 from firth.errors import FirthError
 
+
+class Debug:
+    """Whether the traceback of an error is shown: `firth --debug VERB`."""
+
+    is_on = False
+
+
+debug = Debug()
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -29,6 +38,8 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except FirthError as error:
+            if debug.is_on:
+                traceback.print_exception(error)
             fail(str(error), 1)
         except KeyboardInterrupt:
             fail("interrupted: no incomplete output was left.", 130)
@@ -41,6 +52,11 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
             if error.errno != errno.ENOSPC:
                 raise
             fail(f"the disk is full ({error.filename or 'while writing'}): free some space and run again.", 1)
+        except BaseException as error:
+            # The tokenizers library is written in Rust; what it raises for a damaged tokenizer is no Exception.
+            if type(error).__name__ != "PanicException":
+                raise
+            fail("the tokenizer of the model failed on this text: check the model with firth verify.", 1)
 
     return guarded
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from firth.cli import console
 from firth.cli.artifacts import export_, import_, info, verify
 from firth.cli.corpus import check
 from firth.cli.evaluate import evaluate, predict
@@ -24,6 +27,13 @@ VERBS = (
 )  # fmt: skip
 for function in VERBS:
     app.command(function.__name__.rstrip("_"))(function)
+
+
+@app.callback()
+def set_options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the cause of an error, with its traceback.")] = False,
+) -> None:
+    console.debug.is_on = debug
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ import torch
 
 from firth.artifact.folder import Artifact, artifact_info, open_artifact
 from firth.artifact.models import load, save
-from firth.errors import AbilityError, CorpusError, RecipeError, near_miss
+from firth.errors import AbilityError, CorpusError, RecipeError, near_miss, reading
 from firth.files import digest_bytes
 from firth.fit.adapt import adapt
 from firth.fit.backbones import backbone, causal_network, decoder_network, with_recipe
@@ -250,7 +250,8 @@ def open_trainer(run: FinetuneRun) -> Trainer:
         plan, throughput = make_plan(module, run.batches, net_recipe, None, config.seed)
         note(describe(plan, throughput, module, run.batches.tokens))
     else:
-        plan = TrainingPlan(**checkpoint[1]["plan"])
+        with reading("the checkpoint", "remove it and train again"):
+            plan = TrainingPlan(**checkpoint[1]["plan"])
     trainer = Trainer(
         recipe=net_recipe,
         seed=config.seed,

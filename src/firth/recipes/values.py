@@ -8,7 +8,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from firth.errors import ArtifactError, RecipeError, near_miss
+from firth.errors import ArtifactError, RecipeError, near_miss, reading
 from firth.recipes.families import FAMILIES, Recipe
 from firth.recipes.peers import peer_hint
 from firth.recipes.table import RECIPES, find_recipe
@@ -38,11 +38,12 @@ def recipe_from_json(data: dict[str, Any]) -> Recipe:
     >>> recipe_from_json(recipe_to_json(recipe)) == recipe
     True
     """
-    fields = dict(data)
-    name = fields.pop("type", None)
-    if name not in FAMILIES:
-        raise ArtifactError(f"the recipe is of an unknown type {name!r}: upgrade Firth to read it.")
-    return typing.cast(Recipe, _from_json(FAMILIES[name], fields, "recipe"))
+    with reading("the recipe", "upgrade Firth to read it, or train the model again"):
+        fields = dict(data)
+        name = fields.pop("type", None)
+        if not isinstance(name, str) or name not in FAMILIES:
+            raise ArtifactError(f"the recipe is of an unknown type {name!r:.80}: upgrade Firth to read it.")
+        return typing.cast(Recipe, _from_json(FAMILIES[name], fields, "recipe"))
 
 
 def field_types(kind: type) -> dict[str, Any]:
@@ -59,9 +60,9 @@ def _nested_recipe(hint: Any) -> type | None:
 def _from_json(kind: type, data: Any, where: str) -> Any:
     hints = field_types(kind)
     if not isinstance(data, dict):
-        raise ArtifactError(f"{where} is {data!r}, not an object with fields: write it again with firth train.")
+        raise ArtifactError(f"{where} is {data!r:.80}, not an object with fields: write it again with firth train.")
     if unknown := sorted(set(data) - set(hints)):
-        raise ArtifactError(f"{where} has unknown fields ({', '.join(unknown)}): upgrade Firth to read it.")
+        raise ArtifactError(f"{where} has unknown fields ({', '.join(unknown):.200}): upgrade Firth to read it.")
     if missing := sorted(set(hints) - set(data)):
         raise ArtifactError(
             f"{where} lacks {', '.join(missing)}: it was made by another Firth; train or import it again."
@@ -73,7 +74,7 @@ def _from_json(kind: type, data: Any, where: str) -> Any:
         if nested is not None and not (value is None and fits(None, hint)):
             value = _from_json(nested, value, f"{where}.{name}")
         elif not fits(value, hint):
-            raise ArtifactError(f"{where}.{name} is {value!r}, not {describe_type(hint)}.")
+            raise ArtifactError(f"{where}.{name} is {value!r:.80}, not {describe_type(hint)}: train it again.")
         values[name] = tuple(value) if hint == _NAMES else value
     return kind(**values)
 
