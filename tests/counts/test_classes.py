@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firth.artifact.models import load
+from firth.artifact.restore import restore
 from firth.counts.classes import (
     ClassModel,
     ClassRecipe,
@@ -134,18 +135,18 @@ def test_training_and_round_trip(file: Path) -> None:
         arrays = model.arrays()
         assert {"classes", "counts", "spelling", "base.words", "base.logp"} <= set(arrays)
         file.write_text("")  # the artifact is whole without it
-        again = model.recipe.restore(arrays, tokenizer, "lines")
+        again = restore(model.recipe, arrays, tokenizer, "lines")
         assert again.token_logprobs(random_text(3)).tolist() == model.token_logprobs(random_text(3)).tolist()
         assert again.next_logprobs([7, EOS, 8]).tolist() == model.next_logprobs([7, EOS, 8]).tolist()
         assert np.exp(again.next_logprobs([7, EOS, UNK])).sum() == pytest.approx(1, abs=1e-9)
         assert again.score(["the cat saw"]) == model.score(["the cat saw"])
     with pytest.raises(ArtifactError, match="'classes' is missing"):
-        model.recipe.restore({key: array for key, array in arrays.items() if key != "classes"}, tokenizer, "lines")
+        restore(model.recipe, {key: array for key, array in arrays.items() if key != "classes"}, tokenizer, "lines")
     for wrong in (np.zeros(13), np.arange(13)[::-1], np.full(13, 4_000_000_000)):
         with pytest.raises(ArtifactError, match="damaged"):
-            model.recipe.restore(arrays | {"classes": wrong.astype(np.uint32)}, tokenizer, "lines")
+            restore(model.recipe, arrays | {"classes": wrong.astype(np.uint32)}, tokenizer, "lines")
     with pytest.raises(ArtifactError, match="train the model again"):
-        recipe(delta="auto").restore(arrays, tokenizer, "lines")
+        restore(recipe(delta="auto"), arrays, tokenizer, "lines")
 
 
 def test_delta_maximises_the_leave_one_out_likelihood() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from firth.artifact.restore import restore
 from firth.counts.maxent import (
     PRIORS,
     MaxentModel,
@@ -236,7 +237,7 @@ def test_scoring_prediction_and_generation(trained: MaxentModel) -> None:
 
 
 def test_arrays_round_trip(trained: MaxentModel) -> None:
-    again = trained.recipe.restore(trained.arrays(), trained.tokenizer, "lines")
+    again = restore(trained.recipe, trained.arrays(), trained.tokenizer, "lines")
     stream, _ = trained.stream(["the stock fell", "as unheard of shares"], [2])
     assert np.array_equal(again.token_logprobs(stream), trained.token_logprobs(stream))
     assert again.arrays().keys() == trained.arrays().keys()
@@ -258,7 +259,7 @@ def test_damaged_arrays_are_refused(trained: MaxentModel, name: str) -> None:
     arrays = trained.arrays()
     for wrong in ({k: v for k, v in arrays.items() if k != name}, {**arrays, name: DAMAGE[name](arrays[name])}):
         with pytest.raises(ArtifactError, match="train it again"):
-            trained.recipe.restore(wrong, trained.tokenizer, "lines")
+            restore(trained.recipe, wrong, trained.tokenizer, "lines")
 
 
 def test_the_report_shows_words_of_one_topic_as_triggers() -> None:

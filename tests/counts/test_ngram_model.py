@@ -11,7 +11,7 @@ import pytest
 
 import firth
 from firth.abilities import Generates, Scores, total
-from firth.counts.ngram import NgramModel
+from firth.counts.ngram import NgramModel, restore_ngram
 from firth.counts.recipe import SMOOTHINGS, WITH_BACKOFF, NgramRecipe
 from firth.counts.train import train_on_sentences
 from firth.counts.trie import pack_counts, unpack_counts
@@ -187,7 +187,7 @@ def test_a_budget_of_time_is_kept(tmp_path: Path) -> None:
 def test_wrong_arrays_are_refused(model: NgramModel) -> None:
     good = model.arrays()
     recipe = NgramRecipe(order=4)
-    assert recipe.restore(good, model.tokenizer, "lines").score(["w1 w2"]) == model.score(["w1 w2"])
+    assert restore_ngram(recipe, good, model.tokenizer, "lines").score(["w1 w2"]) == model.score(["w1 w2"])
     bad: list[dict[str, np.ndarray]] = [
         {},
         {**good, "words": good["words"][1:]},
@@ -198,7 +198,7 @@ def test_wrong_arrays_are_refused(model: NgramModel) -> None:
     ]
     for arrays in bad:
         with pytest.raises(ArtifactError, match="train"):
-            recipe.restore(arrays, model.tokenizer, "lines")
+            restore_ngram(recipe, arrays, model.tokenizer, "lines")
 
 
 def test_counts_survive_packing() -> None:

@@ -32,9 +32,6 @@ class TableRecipe:
     def with_tokenizer(self, tokenizer: TokenizerRecipe) -> TableRecipe:
         return TableRecipe(tokenizer)
 
-    def restore(self, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> TableModel:
-        return TableModel(tokenizer, arrays["table"], layout)
-
 
 class TableModel(LanguageModel):
     """The probability of every word after every word, given as a table."""
@@ -62,6 +59,11 @@ class TableModel(LanguageModel):
     def next_logprobs(self, history: Sequence[int]) -> npt.NDArray[np.float64]:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.table[current_sentence(history)[-1]]))
+
+
+def restore_table(recipe: object, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> TableModel:
+    """The saved model, in position of `restore_ngram`."""
+    return TableModel(tokenizer, arrays["table"], layout)
 
 
 def small_tokenizer() -> Tokenizer:
