@@ -18,7 +18,9 @@ FirthError                 exit code 1; the message is one sentence that names t
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import errno
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from firth.wording import printable, worded
 
@@ -104,3 +106,34 @@ def near_miss(name: str, known: Iterable[str]) -> str:
     choices = sorted(known)
     close = difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(choices)}."
+
+
+@contextmanager
+def reading(what: object, remedy: str = "copy it again, or make it again") -> Iterator[None]:
+    """Turn whatever an untrusted file makes its reader raise into an `ArtifactError` with that cause.
+
+    `BaseException` is caught because libraries written in Rust raise a `PanicException` that is no `Exception`.
+
+    >>> with reading("m.json"):
+    ...     {}["vocab"]
+    Traceback (most recent call last):
+    ...
+    firth.errors.ArtifactError: m.json cannot be read (KeyError: 'vocab'): copy it again, or make it again.
+    """
+    try:
+        yield
+    except (FirthError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except MemoryError as error:
+        raise ArtifactError(f"{what} needs more memory than there is: {remedy}.") from error
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EPIPE):
+            raise
+        raise ArtifactError(f"{what} cannot be read ({_one_line(error)}): {remedy}.") from error
+
+
+def _one_line(error: BaseException) -> str:
+    """The type and the message of an exception, printable and short."""
+    words = "".join(one if one.isprintable() else " " for one in f"{type(error).__name__}: {error}").split()
+    text = " ".join(words).rstrip(":.")
+    return text if len(text) <= 200 else f"{text[:200]}..."

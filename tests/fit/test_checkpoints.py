@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -71,6 +72,27 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="has changed"):
         checkpointer(tmp_path / "out").load()
     (tmp_path / "out" / "checkpoint" / "manifest.json").write_text("{}")
+    with pytest.raises(ArtifactError, match="damaged"):
+        checkpointer(tmp_path / "out").load()
+
+
+@pytest.mark.parametrize("content", [b"[]", b"3", b"null", b"\xff", b"{", b"[" * 99_999])
+def test_manifests_of_another_type_are_refused(tmp_path: Path, content: bytes) -> None:
+    checkpointer(tmp_path / "out").save(ARRAYS, {})
+    (tmp_path / "out" / "checkpoint" / "manifest.json").write_bytes(content)
+    with pytest.raises(ArtifactError, match=r"manifest\.json is"):
+        checkpointer(tmp_path / "out").load()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("state", []), ("state", {"done": 2}), ("file", "../x.safetensors"), ("file", "a\0.safetensors"), ("file", 3)],
+)
+def test_changed_manifests_are_refused(tmp_path: Path, name: str, value: object) -> None:
+    checkpointer(tmp_path / "out").save(ARRAYS, {"done": 1, "rows": {9: 1, 10: 2}})
+    path = tmp_path / "out" / "checkpoint" / "manifest.json"
+    assert checkpointer(tmp_path / "out").load() is not None
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {name: value}))
     with pytest.raises(ArtifactError, match="damaged"):
         checkpointer(tmp_path / "out").load()
 

@@ -21,7 +21,8 @@ def write(path: Path, seed: int, sentences: int = 60) -> Path:
 
 
 def files_of(folder: Path) -> dict[str, str]:
-    return {name: entry["sha256"] for name, entry in firth.info(folder)["files"].items()}
+    """The digests of all files but the card, which says how a model was made."""
+    return {name: entry["sha256"] for name, entry in firth.info(folder)["files"].items() if name != "card.md"}
 
 
 def train(smoothing: str, *texts: Path, out: Path) -> Path:

@@ -102,7 +102,7 @@ def test_the_loss_falls_and_is_written_down(tmp_path: Path) -> None:
     model = firth.train(small(), text(), out=tmp_path / "m", budget="20ktok", threads=1, valid=text(30, seed=1))
     info = firth.info(tmp_path / "m")
     records = [json.loads(line) for line in (tmp_path / "m" / "metrics.jsonl").read_text().splitlines()]
-    assert {"metrics.jsonl", "curve.svg", "model.safetensors", "tokenizer.json"} == set(info["files"])
+    assert {"card.md", "metrics.jsonl", "curve.svg", "model.safetensors", "tokenizer.json"} == set(info["files"])
     assert records[-1]["loss"] < 0.8 * records[0]["loss"]
     assert records[-1]["tokens"] == info["budget"]["spent"]["tokens"]
     assert records[-1]["flops"] == info["budget"]["spent"]["flops"]

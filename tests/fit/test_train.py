@@ -30,7 +30,7 @@ def test_the_manifest_tells_the_whole_story(tmp_path: Path) -> None:
     assert info["tokenizer"] == digest_file(tmp_path / "m" / "tokenizer.json")
     assert {"firth", "python", "tokenizers", "torch"} <= set(info["versions"])
     assert info["metrics"]["valid_bits_per_byte"] > 0
-    assert set(info["files"]) == {"model.safetensors", "tokenizer.json"}
+    assert set(info["files"]) == {"card.md", "model.safetensors", "tokenizer.json"}
 
 
 def test_a_given_tokenizer_is_used(tmp_path: Path) -> None:

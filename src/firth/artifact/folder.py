@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -22,14 +23,16 @@ from firth.artifact.manifest import (
     parse_json,
     parse_manifest,
 )
-from firth.artifact.tensors import map_tensors, read_errors, read_header
-from firth.errors import ArtifactError, near_miss
+from firth.artifact.tensors import map_tensors, open_plain, read_errors, read_header
+from firth.errors import ArtifactError, near_miss, reading
 from firth.files import digest_bytes, digest_file, new_folder, sync, sync_all, write_file, writing
 
 if TYPE_CHECKING:
     import numpy as np
 
 CHECKPOINT = "checkpoint"  # sub-folder with the state of unfinished training
+CHECKPOINT_FILE = re.compile(r"manifest\.json|state-\d+\.safetensors|\.manifest\.json\.\w+\.tmp")
+"""Names of the files in it, with that of an unfinished one."""
 _FORMAT_PATTERNS = {
     "*.arpa": "arpa",
     "*.arpa.gz": "arpa",
@@ -117,6 +120,11 @@ def _writable_folder(folder: Path) -> Iterator[Path]:
 
 def open_artifact(folder: Path, *, verify: bool = True) -> Artifact:
     """The artifact in `folder`, whose files have the right size and, by default, the right digest."""
+    with reading(folder, COPY_AGAIN):
+        return _open_artifact(folder, verify)
+
+
+def _open_artifact(folder: Path, verify: bool) -> Artifact:
     _require_folder(folder)
     with read_errors(folder):
         names = os.listdir(folder)
@@ -125,7 +133,7 @@ def open_artifact(folder: Path, *, verify: bool = True) -> Artifact:
     path = folder / MANIFEST
     with read_errors(path):
         _require_plain(path, os.lstat(path))
-        with open(path, "rb") as file:
+        with open_plain(path) as file:
             data = file.read(MANIFEST_LIMIT + 1)
     manifest = parse_manifest(data, path)
     _check_files(folder, manifest)
@@ -247,12 +255,19 @@ def _scan(folder: Path) -> dict[str, os.stat_result]:
     """Files and links in `folder` and its sub-folders, and empty sub-folders, by name."""
     found = {}
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if entry.name == CHECKPOINT and entry.is_dir(follow_symlinks=False):
-            continue  # the process was killed after the manifest was written
         inner = sorted(os.listdir(entry)) if entry.is_dir(follow_symlinks=False) else []
+        if entry.name == CHECKPOINT and entry.is_dir(follow_symlinks=False):
+            # Left by a process that was killed after the manifest was written; nothing else may be there.
+            inner = [name for name in inner if not _is_checkpoint_file(folder / CHECKPOINT / name)]
+            if not inner:
+                continue
         for name in [f"{entry.name}/{name}" for name in inner] or [entry.name]:
             found[name] = os.lstat(folder / name)
     return found
+
+
+def _is_checkpoint_file(path: Path) -> bool:
+    return CHECKPOINT_FILE.fullmatch(path.name) is not None and stat.S_ISREG(os.lstat(path).st_mode)
 
 
 def _require_plain(path: Path, info: os.stat_result) -> None:

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from firth.abilities import Model
-from firth.artifact.folder import Artifact, FileWriter, open_artifact, save_artifact
-from firth.artifact.manifest import Manifest
-from firth.artifact.restore import restore
+from firth.artifact.card import CARD, make_card
+from firth.artifact.folder import Artifact, FileWriter, open_artifact, save_artifact, verify_artifact
+from firth.artifact.manifest import COPY_AGAIN, Manifest
+from firth.artifact.restore import check_numbers, restore
 from firth.artifact.tensors import write_tensors
-from firth.errors import ArtifactError
+from firth.errors import ArtifactError, reading
 from firth.files import digest_file
 from firth.recipes.families import Recipe
 from firth.recipes.values import recipe_from_json, recipe_to_json
 from firth.text.corpus import LAYOUTS
 from firth.text.layout import Layout
+from firth.tokens.loading import try_tokenizer
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import Tokenizer
 
 _TOKENIZER = "tokenizer.json"
 _DICTIONARY = "dictionary.txt"
 _WEIGHTS = "model.safetensors"
+_CURVE = "curve.svg"
 
 
 def save(
@@ -53,6 +56,7 @@ def save(
         seed=seed,
         metrics=dict(metrics),
     )
+    contents[CARD] = make_card(manifest, _CURVE if _CURVE in contents else "").encode()
     return save_artifact(folder, manifest, contents)
 
 
@@ -73,22 +77,48 @@ def save_imported(
 
 
 def load(folder: str | Path, *, verify: bool = True) -> Any:
-    """The model or tokenizer of an artifact folder."""
-    artifact = open_artifact(Path(folder), verify=verify)
-    tokenizer = load_tokenizer(artifact)
-    recipe = recipe_from_json(artifact.manifest.recipe)
-    if isinstance(recipe, TokenizerRecipe):
-        return tokenizer
-    return restore(recipe, artifact.tensors(_WEIGHTS), tokenizer, _layout_of(artifact))
+    """The model or tokenizer of an artifact folder, after a check of every number that could lead out of memory."""
+    with reading(folder, COPY_AGAIN):
+        artifact = open_artifact(Path(folder), verify=verify)
+        tokenizer = load_tokenizer(artifact)
+        recipe = recipe_from_json(artifact.manifest.recipe)
+        if isinstance(recipe, TokenizerRecipe):
+            return tokenizer
+        arrays = artifact.tensors(_WEIGHTS)
+        check_numbers(arrays)
+        model = restore(recipe, arrays, tokenizer, _layout_of(artifact))
+        model.card = artifact.read(CARD).decode() if CARD in artifact.manifest.files else ""
+        return model
 
 
 def load_tokenizer(artifact: Artifact) -> Tokenizer:
     """The tokenizer of an artifact of any kind."""
-    recipe = recipe_from_json(artifact.manifest.recipe)
-    if not isinstance(recipe, TokenizerRecipe):
-        recipe = recipe.tokenizer
-    dictionary = artifact.path(_DICTIONARY) if _DICTIONARY in artifact.manifest.files else None
-    return Tokenizer(artifact.read(_TOKENIZER), recipe, dictionary)
+    with reading(artifact.folder, COPY_AGAIN):
+        recipe = recipe_from_json(artifact.manifest.recipe)
+        if not isinstance(recipe, TokenizerRecipe):
+            recipe = recipe.tokenizer
+        dictionary = artifact.path(_DICTIONARY) if _DICTIONARY in artifact.manifest.files else None
+        return Tokenizer(artifact.read(_TOKENIZER), recipe, dictionary)
+
+
+def verify_model(folder: str | Path) -> dict[str, Any]:
+    """A report on an artifact after every check: its files, and the model in them, which is loaded."""
+    report = verify_artifact(Path(folder))
+    with reading(folder, COPY_AGAIN):
+        try_tokenizer(open_artifact(Path(folder), verify=False).read(_TOKENIZER))
+    model = load(folder, verify=False)
+    with reading(folder, COPY_AGAIN):
+        for one in (model, *_components(model)):
+            if hasattr(one, "verify"):
+                one.verify()
+    return report
+
+
+def _components(model: Any) -> Iterator[Any]:
+    """The models that a model is made of."""
+    found = [getattr(model, name) for name in ("base", "inner") if hasattr(model, name)]
+    for part in [*found, *getattr(model, "parts", ())]:
+        yield from (part, *_components(part))
 
 
 def _layout_of(artifact: Artifact) -> Layout:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from firth.artifact.ensemble import EnsembleModel
@@ -40,6 +41,33 @@ from firth.vectors.recipe import (
 )
 
 Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+_LOG_PROBABILITIES = {"logp", "bow", "codebooks", "bucket_logp", "unigrams"}
+"""Arrays that may hold the logarithm of 0."""
+
+
+def check_numbers(arrays: Arrays) -> None:
+    """Raise `ArtifactError` for NaN and infinities, except log 0, and for booleans that are neither 0 nor 1.
+
+    >>> check_numbers({"base.logp": np.array([-np.inf, 0.0])})
+    >>> check_numbers({"vectors": np.array([np.nan])})
+    Traceback (most recent call last):
+    ...
+    firth.errors.ArtifactError: the array 'vectors' holds NaN or infinity: copy the folder again, or train it again.
+    """
+    for name, array in arrays.items():
+        if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+            raise ArtifactError(f"the array {name!r:.80} holds no true or false: copy the folder again.")
+        if array.dtype.kind not in "fc" or not array.size:
+            continue
+        # The minimum and the maximum are NaN if any number is; they need no memory, as isfinite does.
+        low, high = array.min(), array.max()
+        is_log = name.rpartition(".")[2] in _LOG_PROBABILITIES
+        if not (high < np.inf and (low > -np.inf or (is_log and not np.isnan(low)))):
+            raise ArtifactError(
+                f"the array {name!r:.80} holds NaN or infinity: copy the folder again, or train it again."
+            )
 
 
 @singledispatch
@@ -135,7 +163,7 @@ def restore_ensemble(recipe: EnsembleRecipe, arrays: Arrays, tokenizer: Tokenize
     weights = saved_weights(arrays, "weights", (None,))
     try:
         recipes = [recipe_from_json(dict(one)) for one in json.loads(recipe.parts)]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         recipes = []
     if len(recipes) != weights.size:
         raise ArtifactError("the recipe does not say what the parts of the mixture are: mix them again.")

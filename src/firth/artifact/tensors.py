@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
 import mmap
 import os
+import stat
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from firth.artifact.manifest import COPY_AGAIN, parse_json
 from firth.errors import ArtifactError
@@ -37,7 +39,7 @@ def map_tensors(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     import numpy as np
 
     entries = read_header(path)
-    with read_errors(path), open(path, "rb") as file:
+    with read_errors(path), open_plain(path) as file:
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     return {entry.name: np.ndarray(entry.shape, entry.dtype, content, entry.start) for entry in entries}
 
@@ -86,6 +88,23 @@ def _blocks(head: bytes, arrays: Sequence[np.ndarray[Any, Any]]) -> Iterator[byt
 
 
 @contextmanager
+def open_plain(path: Path) -> Iterator[BinaryIO]:
+    """Open a plain file to read; pipes and devices, which could be waited for or read for ever, are refused."""
+    _require_regular(path, os.stat(path))
+    # Without O_NONBLOCK the file could become a pipe after the check, and opening it would wait.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        _require_regular(path, os.fstat(file.fileno()))
+        yield file
+
+
+def _require_regular(path: Path, info: os.stat_result) -> None:
+    if stat.S_ISDIR(info.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(info.st_mode):
+        raise ArtifactError(f"{path} is a device, pipe or socket: give a plain file.")
+
+
+@contextmanager
 def read_errors(path: Path) -> Iterator[None]:
     """Turn an `OSError` of reading into an `ArtifactError`."""
     try:
@@ -108,7 +127,7 @@ class TensorEntry:
 
 def read_header(path: Path) -> list[TensorEntry]:
     """The arrays of a safetensors file in order; they must fill it without gap or overlap."""
-    with read_errors(path), open(path, "rb") as file:
+    with read_errors(path), open_plain(path) as file:
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(_HEADER_LIMIT, size - 8):

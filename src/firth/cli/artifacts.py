@@ -43,11 +43,11 @@ def verify(
     folder: Annotated[Path, Argument(help="The folder of an artifact, or an ARPA file.")],
     as_json: options.Json = False,
 ) -> None:
-    """Verify every byte of an artifact, or that the probabilities of an ARPA file sum to one.
+    """Verify every byte of an artifact and the model in it, or that the probabilities of an ARPA file sum to one.
 
     Example: firth verify kn
     """
-    from firth.artifact.folder import verify_artifact
+    from firth.artifact.models import verify_model
 
     if folder.is_file():
         from firth.artifact.formats.arpa import verify_arpa
@@ -55,7 +55,7 @@ def verify(
         found = verify_arpa(folder)
         show(as_json, found, lambda: print_fields(found))
         return
-    report = verify_artifact(folder)
+    report = verify_model(folder)
 
     def text() -> None:
         print(f"{folder} is complete: {report['name']} ({report['kind']}), format {report['format']}")

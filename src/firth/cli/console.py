@@ -10,6 +10,7 @@ import math
 import re
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
@@ -22,6 +23,14 @@ from firth.errors import ArgumentError, BudgetError, FirthError
 from firth.progress import notes_once
 from firth.wording import command_line, escape_controls, printable
 
+
+class Debug:
+    """Whether the traceback of an error is shown: `firth --debug VERB`."""
+
+    is_on = False
+
+
+debug = Debug()
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -44,6 +53,8 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
             with redirect_stdout(cast(TextIO, _EscapedStream(sys.stdout))), notes_once():
                 return function(*args, **kwargs)
         except FirthError as error:
+            if debug.is_on:
+                traceback.print_exception(error)
             fail(str(error), 2 if isinstance(error, ArgumentError | BudgetError) else 1)
         except KeyboardInterrupt:
             fail(_describe_interrupt(inspect.signature(function).bind(*args, **kwargs).arguments), 130)
@@ -56,6 +67,11 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
             if error.errno != errno.ENOSPC:
                 raise
             fail(f"the disk is full ({error.filename or 'while writing'}): free some space and run again.", 1)
+        except BaseException as error:
+            # The tokenizers library is written in Rust; what it raises for a damaged tokenizer is no Exception.
+            if type(error).__name__ != "PanicException":
+                raise
+            fail("the tokenizer of the model failed on this text: check the model with firth verify.", 1)
 
     return guarded
 

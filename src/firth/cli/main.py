@@ -8,6 +8,7 @@ import typer
 from typer import Option
 
 import firth
+from firth.cli import console
 from firth.cli.artifacts import export_, import_, info, verify
 from firth.cli.cache import cache
 from firth.cli.corpus import check
@@ -35,11 +36,13 @@ def options_of_all(
     version: Annotated[
         bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    debug: Annotated[bool, Option("--debug", help="Show the cause of an error, with its traceback.")] = False,
 ) -> None:
     """Language models from raw text, English, Chinese and others. Exit code 0: done; 1: failed; 2: wrong usage.
 
     Token stores are cached in the folder FIRTH_CACHE, or ~/.cache/firth (see firth cache).
     """
+    console.debug.is_on = debug
 
 
 VERBS = (

@@ -15,6 +15,7 @@ from firth.prefetch import prefetch
 
 ROOT = np.uint32(0xFFFFFFFF)
 LANES = 16  # the number of sentences scored in parallel
+_MAX_REJECTED = 1_000_000  # words in a row: many more than probabilities that sum to one ever need
 _START, _OPEN, _FIND, _EMIT, _DONE = range(5)
 BACK_OFF, UNIFORM, CHURCH_GALE = range(3)
 """The probability of a word not seen after the history: that of a shorter history; the same for all such words; or one
@@ -336,10 +337,11 @@ def sample_sentence(
 
     A word seen after the longest history is sampled with its probability; otherwise the word is sampled after the
     shorter history, rejecting words seen after the longer one. `sums` are the cumulative unigram probabilities.
+    Returns -1 if words are rejected for ever, because the probabilities do not sum to one.
     """
     chain = np.empty(levels.size, dtype=np.uint32)
     for size in range(out.size):
-        depth = 0
+        depth, rejected = 0, 0
         while True:
             target = _uniform(rng_state)
             if state == ROOT:
@@ -363,6 +365,9 @@ def sample_sentence(
                     break
             if not is_rejected:
                 break
+            rejected += 1
+            if rejected > _MAX_REJECTED:
+                return -1
         if word == eos:
             return size
         out[size] = word

@@ -24,7 +24,7 @@ from firth.counts.ngram import restore_ngram
 from firth.counts.recipe import ClassRecipe
 from firth.counts.trie import Floats, Integers, WordIds
 from firth.errors import ArtifactError, RecipeError
-from firth.lm.language_model import END, LanguageModel, TokenStream, UnknownWordModel
+from firth.lm.language_model import LanguageModel, TokenStream, UnknownWordModel, restore_spelling
 from firth.text.layout import Layout
 from firth.text.segment import HAN
 from firth.tokens.recipe import TokenizerRecipe
@@ -260,7 +260,7 @@ def restore_classes(recipe: ClassRecipe, arrays: Mapping[str, Any], tokenizer: T
         raise ArtifactError("the recipe does not give the delta of words in a class: train the model again.")
     classes = saved_array(arrays, "classes", np.uint32, (len(tokenizer),))
     counts = saved_array(arrays, "counts", np.int64, (len(tokenizer),))
-    unknown_word_model = UnknownWordModel(saved_array(arrays, "spelling", np.int64, (END + 1, END + 1)))
+    unknown_word_model = restore_spelling(arrays)
     if not (is_class_map(classes) and np.all(counts >= 0)):
         raise ArtifactError("the array 'classes' or 'counts' is damaged: train the model again.")
     names = class_tokenizer(int(classes.max()) + 1)

@@ -22,7 +22,7 @@ from firth.counts.maxent_features import Likelihood, find_active_features, find_
 from firth.counts.recipe import MaxentRecipe
 from firth.counts.trie import NEVER_PREDICTED, Floats, Integers, WordIds
 from firth.errors import ArtifactError
-from firth.lm.language_model import END, LanguageModel, TokenStream, UnknownWordModel
+from firth.lm.language_model import LanguageModel, TokenStream, UnknownWordModel, restore_spelling
 from firth.progress import progress
 from firth.text.layout import Layout
 from firth.tokens.tokenizer import Tokenizer
@@ -233,7 +233,7 @@ def restore_maxent(
     words = saved_array(arrays, "words", np.uint32, (None,))
     values = saved_array(arrays, "weights", np.float64, words.shape)
     unigrams = saved_array(arrays, "unigrams", np.float64, (size,))
-    unknown_word_model = UnknownWordModel(saved_array(arrays, "spelling", np.int64, (END + 1, END + 1)))
+    unknown_word_model = restore_spelling(arrays)
     is_sorted = first[0] == 0 and first[-1] == words.size and np.all(np.diff(first) >= 0)
     is_finite = np.all(np.isfinite(values)) and not np.any(np.isnan(unigrams) | (unigrams == np.inf))
     is_valid = is_sorted and is_finite and np.all(words < size) and np.any(np.isfinite(unigrams))

@@ -14,10 +14,18 @@ import numpy.typing as npt
 from firth.cores import cores, in_order
 from firth.counts import _query_kernels as kernels
 from firth.counts._query_kernels import BACK_OFF, CHURCH_GALE, ROOT, UNIFORM, find_child
+from firth.counts.em import saved_array
 from firth.counts.recipe import NgramRecipe as NgramRecipe
-from firth.counts.trie import Floats, Trie, WordIds, pack_counts, predictable_words, unpack_counts
+from firth.counts.saved import check_links, saved_json, saved_table
+from firth.counts.trie import Floats, Trie, WordIds, pack_counts, predictable_words
 from firth.errors import AbilityError, ArtifactError
-from firth.lm.language_model import END, LanguageModel, TokenStream, UnknownWordModel, current_sentence
+from firth.lm.language_model import (
+    LanguageModel,
+    TokenStream,
+    UnknownWordModel,
+    current_sentence,
+    restore_spelling,
+)
 from firth.text.layout import Layout, sentences_of
 from firth.tokens.tokenizer import BOS, EOS, Tokenizer
 
@@ -166,6 +174,10 @@ class NgramModel(LanguageModel):
             rows.append(row | {"backoffs": backoffs})
         return rows
 
+    def verify(self) -> None:
+        """Check what restoring the model leaves to `firth verify`: that each suffix link is the longest suffix."""
+        check_links(self.trie)
+
     @cached_property
     def _stamps(self) -> npt.NDArray[np.int64]:
         """The number of queries, and for each word the last query that has seen it."""
@@ -211,6 +223,8 @@ class NgramModel(LanguageModel):
         sampled = []
         for _ in range(count):
             size = kernels.sample_sentence(start, EOS, *self._table, self._unigram_sums, rng_state, out)
+            if size < 0:
+                raise ArtifactError("the probabilities of the model do not sum to one: train or import it again.")
             sampled.append(out[:size].tolist())
         return sampled
 
@@ -221,33 +235,14 @@ def backs_off_to_uniform(recipe: NgramRecipe) -> bool:
 
 
 def restore_ngram(recipe: NgramRecipe, arrays: Mapping[str, Any], tokenizer: Tokenizer, layout: Layout) -> NgramModel:
-    """The model of a saved artifact's arrays, which stay on disk, after a check of their types and shapes."""
-    levels = np.array(arrays.get("levels", ()))
-    size, contexts = (int(levels[-1]), int(levels[-2])) if levels.size > 1 else (0, 0)
-    wanted: dict[str, tuple[tuple[str, ...], tuple[int, ...] | None]] = {
-        "levels": (("int64",), (recipe.order + 1,)),
-        "words": (("uint32",), (size,)),
-        "first": (("uint32",), (contexts + 1,)),
-        "links": (("uint32",), (size,)),
-        "logp": (("float64", "float32", "uint8"), (size,)),
-        "bow": (("float64",), (contexts,)),
-        "spelling": (("int64",), (END + 1, END + 1)),
-        "parameters": (("uint8",), None),
-    }
-    for name, (types, shape) in wanted.items():
-        if name not in arrays or arrays[name].dtype.name not in types:
-            raise ArtifactError(f"the array {name!r} is missing or of a wrong type: train the model again.")
-        if shape is not None and arrays[name].shape != shape:
-            raise ArtifactError(f"the array {name!r} has the shape {arrays[name].shape}, not {shape}: train it again.")
-    if levels[0] != 0 or (np.diff(levels) < 0).any() or levels[1] != len(tokenizer):
-        raise ArtifactError("the array 'levels' does not fit the vocabulary: train the model again.")
-    trie = Trie(levels, arrays["words"], arrays["first"], arrays["links"], unpack_counts(arrays, size))
-    unknown_word_model = UnknownWordModel(np.array(arrays["spelling"]))
+    """The model of a saved artifact's arrays, which stay on disk, after a check of all indices in them."""
+    trie, logp, bow, codebooks = saved_table(arrays, recipe.order, len(tokenizer))
     church_gale = NO_CHURCH_GALE
     if "bucket_logp" in arrays:
-        church_gale = ChurchGaleTable(*(np.array(arrays[name]) for name in ChurchGaleTable._fields))
+        sizes = {"history_scores": trie.contexts, "word_scores": trie.vocab_size, "bucket_logp": None}
+        found = (np.array(saved_array(arrays, name, np.float64, (size,))) for name, size in sizes.items())
+        church_gale = ChurchGaleTable(*found)
     return NgramModel(
-        recipe, tokenizer, layout, trie, arrays["logp"], arrays["bow"], unknown_word_model,
-        codebooks=np.array(arrays["codebooks"]) if "codebooks" in arrays else _NO_CODEBOOKS,
-        church_gale=church_gale, parameters=json.loads(bytes(arrays["parameters"])),
+        recipe, tokenizer, layout, trie, logp, bow, restore_spelling(arrays),
+        codebooks=codebooks, church_gale=church_gale, parameters=saved_json(arrays, "parameters"),
     )  # fmt: skip

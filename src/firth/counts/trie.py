@@ -199,6 +199,11 @@ def pack_counts(counts: Any) -> dict[str, npt.NDArray[Any]]:
     return {"counts": small, "large_indices": indices.astype(np.uint32), "large_counts": large}
 
 
+def _is_large(counts: npt.NDArray[np.int64]) -> bool:
+    """Whether these can be counts that are stored separately: their sum must not overflow."""
+    return int(counts.min()) >= _LARGE and float(counts.sum(dtype=np.float64)) < 2.0**62
+
+
 def unpack_counts(arrays: Mapping[str, Any], size: int) -> PackedCounts:
     """The packed counts of `pack_counts`; zeros if a model has none."""
     if "counts" not in arrays:
@@ -207,6 +212,7 @@ def unpack_counts(arrays: Mapping[str, Any], size: int) -> PackedCounts:
     small, indices, large = found
     is_complete = not any(array is None for array in found)
     is_valid = is_complete and small.shape == (size,) and small.dtype == np.uint8 and indices.shape == large.shape
-    if not is_valid or (indices.size and int(indices.max()) >= size):
+    is_valid = is_valid and indices.dtype == np.uint32 and large.dtype == np.int64 and large.ndim == 1
+    if not is_valid or (indices.size and (int(indices.max()) >= size or not _is_large(large))):
         raise ArtifactError("the counts do not fit the n-grams: train the model again.")
     return PackedCounts(small, indices, large)

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy.typing as npt
 
-from firth.artifact.folder import CHECKPOINT
+from firth.artifact.folder import CHECKPOINT, CHECKPOINT_FILE
 from firth.artifact.manifest import parse_json
-from firth.artifact.tensors import map_tensors, write_tensors
-from firth.errors import ArtifactError, OutputError, RecipeError
-from firth.files import digest_file, require_free, sync, write_file, writing
+from firth.artifact.tensors import map_tensors, open_plain, read_errors, write_tensors
+from firth.errors import ArtifactError, OutputError, RecipeError, reading
+from firth.files import digest_bytes, digest_file, require_free, sync, write_file, writing
 from firth.progress import note
 
 _MANIFEST = "manifest.json"
@@ -81,7 +81,8 @@ class CheckpointFolder:
             digest = write_tensors(path, arrays)
             sync(path)
             fields = {"identity": self.identity, "state": state, "file": path.name, "sha256": digest}
-            write_file(folder / _MANIFEST, (json.dumps(fields, indent=1, sort_keys=True) + "\n").encode())
+            fields = json.loads(json.dumps(fields))  # keys that are numbers become strings, which sort differently
+            write_file(folder / _MANIFEST, _canonical({**fields, "digest": digest_bytes(_canonical(fields))}))
             sync(folder)
             for old in folder.glob("state-*.safetensors"):
                 if old != path:
@@ -93,21 +94,40 @@ class CheckpointFolder:
         """The arrays and state of the last checkpoint, if the run is to be resumed and has one."""
         if not (self.resume and is_unfinished(self.folder)):
             return None
-        path = self.folder / CHECKPOINT / _MANIFEST
-        fields = parse_json(path.read_bytes(), path)
-        if fields.keys() != {"identity", "state", "file", "sha256"} or Path(str(fields["file"])).name != fields["file"]:
-            raise ArtifactError(f"{path} is damaged: remove {path.parent} and train again.")
+        folder = self.folder / CHECKPOINT
+        with reading(folder, f"remove {folder} and train again"):
+            return self._load(folder)
+
+    def _load(self, folder: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        path = folder / _MANIFEST
+        with read_errors(path), open_plain(path) as file:
+            fields = parse_json(file.read(), path)
+        if not _is_manifest(fields):
+            raise ArtifactError(f"{path} is damaged: remove {folder} and train again.")
         if fields["identity"] != json.loads(json.dumps(self.identity)):
             raise RecipeError(
                 f"{self.folder} holds unfinished training of something else: give the same recipe, text, seed and "
                 "budget as before, or choose another -o."
             )
-        state = self.folder / CHECKPOINT / fields["file"]
+        state = folder / fields["file"]
         if not state.is_file() or digest_file(state) != fields["sha256"]:
-            raise ArtifactError(f"{state} has changed since it was written: remove {path.parent} and train again.")
+            raise ArtifactError(f"{state} has changed since it was written: remove {folder} and train again.")
         self.number = int("".join(filter(str.isdecimal, state.stem)) or 0)
         note(f"resuming {self.folder}")
         return map_tensors(state), fields["state"]
+
+
+def _is_manifest(fields: Any) -> bool:
+    """Whether this is what `save` wrote, by its digest."""
+    if not isinstance(fields, dict) or fields.keys() != {"identity", "state", "file", "sha256", "digest"}:
+        return False
+    digest = fields.pop("digest")
+    is_state = isinstance(fields["state"], dict) and CHECKPOINT_FILE.fullmatch(str(fields["file"])) is not None
+    return is_state and digest == digest_bytes(_canonical(fields))
+
+
+def _canonical(fields: Mapping[str, Any]) -> bytes:
+    return (json.dumps(fields, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _interval() -> float:

@@ -18,7 +18,7 @@ import torch
 from firth.arguments import require_list, require_path
 from firth.artifact.folder import Artifact, artifact_info, open_artifact
 from firth.artifact.models import load, save
-from firth.errors import AbilityError, CorpusError, RecipeError, near_miss
+from firth.errors import AbilityError, CorpusError, RecipeError, near_miss, reading
 from firth.files import digest_bytes
 from firth.fit.adapt import adapt
 from firth.fit.backbones import backbone, causal_network, decoder_network, with_recipe
@@ -265,7 +265,8 @@ def open_trainer(run: FinetuneRun) -> Trainer:
         note_threads(config.threads)
         note(describe(plan, throughput, module, run.batches.tokens))
     else:
-        plan = TrainingPlan(**checkpoint[1]["plan"])
+        with reading("the checkpoint", "remove it and train again"):
+            plan = TrainingPlan(**checkpoint[1]["plan"])
     trainer = Trainer(
         recipe=net_recipe,
         seed=config.seed,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from firth.cores import cores
-from firth.errors import RecipeError
+from firth.errors import RecipeError, reading
 from firth.fit import resolve
 from firth.fit.batches import Batches, vocabulary_of
 from firth.fit.loop import TrainingModule, TrainingPlan, TrainingState, make_training_module, measure_losses
@@ -111,7 +111,8 @@ def open_trainer(
     if checkpoint is None:
         plan = _plan(recipe, run, module, batches, len(vocabulary), began)
     else:
-        plan = TrainingPlan(**checkpoint[1]["plan"])
+        with reading("the checkpoint", "remove it and train again"):
+            plan = TrainingPlan(**checkpoint[1]["plan"])
     evaluate = None
     if valid is not None:
         least, most = _VALID_TOKENS

@@ -17,7 +17,7 @@ import torch
 from torch.optim import Optimizer
 
 from firth.cores import cores, free_cores
-from firth.errors import TrainingError
+from firth.errors import TrainingError, reading
 from firth.files import writing
 from firth.fit.checkpoints import CheckpointFolder
 from firth.fit.loop import (
@@ -269,9 +269,10 @@ class Trainer:
 
     def restore(self, arrays: Arrays, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint."""
-        self.state = TrainingState(**state["state"])
-        self.module.restore(arrays)
-        restore_optimiser(self.optimiser, self.module, arrays)
+        with reading("the checkpoint", "remove it and train again"):
+            self.state = TrainingState(**state["state"])
+            self.module.restore(arrays)
+            restore_optimiser(self.optimiser, self.module, arrays)
         self.best = {
             name.removeprefix("best."): np.array(array) for name, array in arrays.items() if name.startswith("best.")
         }

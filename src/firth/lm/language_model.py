@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain, pairwise, starmap
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -15,7 +15,7 @@ from numba import njit
 
 from firth.abilities import Score, TextPiece
 from firth.arguments import ChecksArguments
-from firth.errors import RecipeError
+from firth.errors import ArtifactError, RecipeError
 from firth.lm.pieces import document_sizes, piece_batches
 from firth.summaries import SummarisedModel
 from firth.text.layout import Layout, sentences_of
@@ -28,6 +28,7 @@ LogProbs = npt.NDArray[np.float64]
 _ONE_DOCUMENT = np.ones(1, dtype=np.bool_)
 _CONTEXT_TOKENS = 1 << 17  # of a document that are read again before its next piece; more than any cache holds
 _MAX_CACHED_WORDS = 100_000  # unknown words with a cached log-probability
+_MAX_SPELLING = 1 << 53  # a count whose sums are exact
 
 
 class TokenStream(NamedTuple):
@@ -310,6 +311,8 @@ def sampling_probabilities(
         return np.asarray(np.arange(log_probabilities.size) == log_probabilities.argmax(), dtype=np.float64)
     weights = log_probabilities / temperature
     weights = np.exp(weights - weights.max())
+    if not np.isfinite(weights.sum()):
+        raise ArtifactError("the model gives no probabilities but NaN: its weights are damaged; train it again.")
     order = np.argsort(-weights, kind="stable")
     if top_k is not None:
         weights[order[top_k:]] = 0
@@ -367,3 +370,13 @@ class UnknownWordModel:
     def log_probability(self, word: str) -> float:
         codes = [END, *word.encode(), END]
         return float(self._log[codes[:-1], codes[1:]].sum())
+
+
+def restore_spelling(arrays: Mapping[str, npt.NDArray[Any]]) -> UnknownWordModel:
+    """The model of unknown words from the array `spelling` of a saved artifact."""
+    counts = arrays.get("spelling")
+    if counts is None or counts.dtype != np.int64 or counts.shape != (END + 1, END + 1):
+        raise ArtifactError(f"the array 'spelling' is missing or not int64 of {END + 1} x {END + 1}: train it again.")
+    if counts.min() < 0 or counts.max() > _MAX_SPELLING:
+        raise ArtifactError("the array 'spelling' holds no counts: train the model again.")
+    return UnknownWordModel(np.array(counts))

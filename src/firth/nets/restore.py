@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from firth.errors import ArtifactError
-from firth.lm.language_model import END, UnknownWordModel
+from firth.lm.language_model import UnknownWordModel, restore_spelling
 from firth.nets.causal import BidirectionalNet, BidirectionalStreamNet, CausalNet, StreamNet
+from firth.nets.characters import CharacterTable
 from firth.nets.embedding import Embedding
 from firth.nets.masked import MaskedNet
 from firth.nets.model import NetModel, own_tensors
@@ -24,6 +25,7 @@ from firth.tokens.tokenizer import Tokenizer
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 HEADS = "heads."
+_MAX_TOTAL = 2.0**62  # occurrences of all tokens
 
 
 def make_model(
@@ -49,14 +51,18 @@ def make_model(
 def restore_net(recipe: NetRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> NetModel:
     """The model of the arrays of a saved artifact, whose names, types and shapes are checked."""
     counts = _array(arrays, "counts", np.int64, (len(tokenizer),))
-    character_counts = _array(arrays, "spelling", np.int64, (END + 1, END + 1))
+    if counts.min(initial=0) < 0 or float(counts.sum(dtype=np.float64)) >= _MAX_TOTAL:
+        raise ArtifactError("the tensor 'counts' holds no counts: copy the folder again, or train the model again.")
+    unknown_word_model = restore_spelling(arrays)
     vocabulary = Vocabulary(tokenizer.vocabulary, np.array(counts))
     _check_sizes(recipe, arrays, vocabulary)
     with _SkipInit():
         network = build_network(recipe, vocabulary, 0, skip_init=True)
+    codes = _byte_codes(network)
     load_tensors(network, arrays)
+    if not network.output.is_sound() or not np.array_equal(codes, _byte_codes(network)):
+        raise ArtifactError("the tables of the network do not fit its vocabulary: copy the folder again, or train it.")
     heads = {name: _copy(array) for name, array in arrays.items() if name.startswith(HEADS)}
-    unknown_word_model = UnknownWordModel(np.array(character_counts))
     return make_model(recipe, network, tokenizer, layout, unknown_word_model, heads)
 
 
@@ -70,6 +76,12 @@ def load_tensors(network: nn.Module, arrays: Arrays) -> None:
         raise ArtifactError(f"the recipe has no tensor {others[0]!r}: the weights were made by another one.")
     for name, tensor in own.items():
         tensor.data = _copy(arrays[name])  # tied tensors stay tied
+
+
+def _byte_codes(network: Network) -> npt.NDArray[Any]:
+    """The byte codes of tokens in a network that reads characters; empty in others."""
+    tokens = network.embedding.tokens
+    return tokens.codes.numpy().copy() if isinstance(tokens, CharacterTable) else np.zeros(0)
 
 
 def _check_sizes(recipe: NetRecipe, arrays: Arrays, vocabulary: Vocabulary) -> None:

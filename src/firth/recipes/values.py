@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from firth.arguments import require_strings
-from firth.errors import ArgumentError, ArtifactError, near_miss
+from firth.errors import ArgumentError, ArtifactError, near_miss, reading
 from firth.recipes.families import FAMILIES, Recipe
 from firth.recipes.peers import peer_hint
 from firth.recipes.table import RECIPES, find_recipe
@@ -40,11 +40,12 @@ def recipe_from_json(data: dict[str, Any]) -> Recipe:
     >>> recipe_from_json(recipe_to_json(recipe)) == recipe
     True
     """
-    fields = dict(data)
-    name = fields.pop("type", None)
-    if not isinstance(name, str) or name not in FAMILIES:
-        raise ArtifactError(f"the recipe is of an unknown type {name!r:.80}: upgrade Firth to read it.")
-    return typing.cast(Recipe, _from_json(FAMILIES[name], fields, "recipe"))
+    with reading("the recipe", "upgrade Firth to read it, or train the model again"):
+        fields = dict(data)
+        name = fields.pop("type", None)
+        if not isinstance(name, str) or name not in FAMILIES:
+            raise ArtifactError(f"the recipe is of an unknown type {name!r:.80}: upgrade Firth to read it.")
+        return typing.cast(Recipe, _from_json(FAMILIES[name], fields, "recipe"))
 
 
 def field_types(kind: type) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def _from_json(kind: type, data: Any, where: str) -> Any:
         if nested is not None and not (value is None and fits(None, hint)):
             value = _from_json(nested, value, f"{where}.{name}")
         elif not fits(value, hint):
-            raise ArtifactError(f"{where}.{name} is {value!r:.80}, not {describe_type(hint)}.")
+            raise ArtifactError(f"{where}.{name} is {value!r:.80}, not {describe_type(hint)}: train it again.")
         values[name] = tuple(value) if hint == _NAMES else value
     return kind(**values)
 

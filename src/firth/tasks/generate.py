@@ -20,6 +20,7 @@ import torch.nn.functional as f
 from torch import Tensor, nn
 
 from firth.decoding.generate import BeamSearch, DecoderState, Hypothesis
+from firth.errors import ArtifactError
 from firth.metrics.bootstrap import Floats as Floats64
 from firth.metrics.bootstrap import measured, sums_sample
 from firth.metrics.measure import measure
@@ -205,7 +206,10 @@ class GenerateTask(Task):
             early_stopping=True,
             no_repeat_ngram=self.recipe.no_repeat_ngram,
         )
-        return [found[0] for found in search.run(self.start(network, sources, builder))]
+        targets = search.run(self.start(network, sources, builder))
+        if not all(targets):  # no score is higher than another one
+            raise ArtifactError("the network gives no probabilities but NaN: its weights are damaged; train it again.")
+        return [found[0] for found in targets]
 
     def answer(self, example: Example, sequences: Sequence[InputSequence], scores: Sequence[Floats]) -> Prediction:
         raise AssertionError("predictions come from beam search")

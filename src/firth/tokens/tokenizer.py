@@ -16,6 +16,7 @@ from firth.errors import TokenizerError
 from firth.files import digest_bytes
 from firth.summaries import Summarised
 from firth.text.segment import HAN, HAN_RANGES, WORD_BREAK, WORD_PATTERN, make_segmenter, word_regex
+from firth.tokens.loading import load_backend
 from firth.tokens.recipe import TokenizerRecipe
 
 PAD, UNK, BOS, EOS, MASK = range(5)  # ids of the special tokens, the same in every tokenizer
@@ -68,10 +69,7 @@ class Tokenizer(Summarised, ChecksArguments):
 
     @cached_property
     def backend(self) -> tokenizers.Tokenizer:
-        try:
-            return tokenizers.Tokenizer.from_str(self.data.decode())
-        except Exception as error:  # the library raises plain Exception for all errors
-            raise TokenizerError(f"tokenizer.json cannot be read: {error}; make it again with firth train.") from None
+        return load_backend(self.data)
 
     @cached_property
     def digest(self) -> str:

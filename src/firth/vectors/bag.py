@@ -23,7 +23,7 @@ from firth.progress import note, progress
 from firth.text.layout import Layout
 from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
 from firth.vectors.job import VectorJob, VectorResult
-from firth.vectors.lookup import ScoredWords, WordModel, refuse_context, saved_vector
+from firth.vectors.lookup import ScoredWords, WordModel, refuse_context, saved_counts, saved_vector
 from firth.vectors.phrases import saved_phrases
 from firth.vectors.recipe import BagRecipe
 from firth.vectors.text import TrainingText, runs_of
@@ -163,7 +163,7 @@ def restore_bag(recipe: BagRecipe, arrays: Mapping[str, Any], tokenizer: Tokeniz
     """The model of a saved artifact."""
     phrases, words = saved_phrases(arrays, tokenizer)
     size = len(words)
-    arguments = (recipe, tokenizer, layout, words, saved_vector(arrays, "counts", np.int64, size), phrases)
+    arguments = (recipe, tokenizer, layout, words, saved_counts(arrays, "counts", size), phrases)
     if recipe.weighting == "onehot":
         return BagModel(*arguments)
     idf = saved_vector(arrays, "idf", np.float64, size)
@@ -176,4 +176,6 @@ def restore_bag(recipe: BagRecipe, arrays: Mapping[str, Any], tokenizer: Tokeniz
     if not sound or width > max(weights.size, 1):  # every document has a word
         raise ArtifactError("the weights of words in documents are damaged: train the model again.")
     matrix = sparse.csr_array((weights, documents, begins), shape=(size, width))
+    if not matrix.has_canonical_format:
+        raise ArtifactError("the documents of a word are not in ascending order: train the model again.")
     return TfidfModel(*arguments, idf=idf, matrix=matrix)

@@ -21,7 +21,7 @@ from firth.text.layout import Layout
 from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
 from firth.vectors import _brown_kernels as kernels
 from firth.vectors.job import VectorJob, VectorResult
-from firth.vectors.lookup import ScoredWords, WordModel, refuse_context, saved_vector
+from firth.vectors.lookup import ScoredWords, WordModel, refuse_context, saved_counts, saved_vector
 from firth.vectors.phrases import saved_phrases
 from firth.vectors.recipe import BrownRecipe
 from firth.vectors.text import BigramCounts, bounds_of, count_bigrams
@@ -228,7 +228,7 @@ def restore_brown(recipe: BrownRecipe, arrays: Mapping[str, Any], tokenizer: Tok
     """The model of a saved artifact."""
     phrases, words = saved_phrases(arrays, tokenizer)
     clusters = saved_vector(arrays, "clusters", np.int32, len(words))
-    counts = saved_vector(arrays, "counts", np.int64, len(words))
+    counts = saved_counts(arrays, "counts", len(words))
     lengths = saved_vector(arrays, "lengths", np.int64)
     encoded = saved_vector(arrays, "bits", np.uint8)
     if lengths.min(initial=0) < 0 or lengths.max(initial=0) > encoded.size or lengths.sum() != encoded.size:
@@ -238,6 +238,6 @@ def restore_brown(recipe: BrownRecipe, arrays: Mapping[str, Any], tokenizer: Tok
     bits = [text[end - length : end] for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)]
     if set(text) - {"0", "1"} or len(set(bits)) != len(bits):
         raise ArtifactError("the array 'bits' is damaged: train the model again.")
-    if clusters.min() < -1 or clusters.max() >= len(bits) or np.any(clusters[:FIRST_WORD] >= 0) or counts.min() < 0:
-        raise ArtifactError("the array 'clusters' or 'counts' is damaged: train the model again.")
+    if clusters.min() < -1 or clusters.max() >= len(bits) or np.any(clusters[:FIRST_WORD] >= 0):
+        raise ArtifactError("the array 'clusters' is damaged: train the model again.")
     return BrownModel(recipe, tokenizer, layout, words, counts, phrases, bits=bits, clusters=clusters)

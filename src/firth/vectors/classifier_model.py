@@ -14,7 +14,7 @@ from firth.errors import AbilityError
 from firth.text.layout import Layout
 from firth.tokens.tokenizer import EOS, FIRST_WORD, UNK, Tokenizer
 from firth.vectors import _classifier_kernels as kernels
-from firth.vectors.lookup import saved_matrix, saved_vector, wrong_array
+from firth.vectors.lookup import saved_counts, saved_matrix, saved_vector, wrong_array
 from firth.vectors.model import VectorModel
 from firth.vectors.neighbours import Floats
 from firth.vectors.phrases import saved_phrases
@@ -173,8 +173,8 @@ def restore_classifier(
     outputs = saved_matrix(arrays, "outputs", len(labels))
     if outputs.shape[1] != inputs.shape[1]:
         raise wrong_array("outputs")
-    label_counts = saved_vector(arrays, "label_counts", np.int64, len(labels))
-    counts = saved_vector(arrays, "counts", np.int64, len(words)) if "counts" in arrays else None
+    label_counts = saved_counts(arrays, "label_counts", len(labels))
+    counts = saved_counts(arrays, "counts", len(words)) if "counts" in arrays else None
     return ClassifierModel(
         recipe, tokenizer, layout, inputs, used=used, outputs=outputs, labels=labels, label_counts=label_counts,
         counts=counts, words=words, phrases=phrases,
@@ -184,7 +184,7 @@ def restore_classifier(
 def _saved_labels(arrays: Mapping[str, Any]) -> list[str]:
     try:
         labels = json.loads(saved_vector(arrays, "labels", np.uint8).tobytes())
-    except ValueError:
+    except (ValueError, RecursionError):
         raise wrong_array("labels") from None
     sound = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
     if not sound or not labels or len(set(labels)) < len(labels):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firth.errors import ArtifactError, CorpusError, RecipeError
+from firth.errors import ArtifactError, CorpusError, RecipeError, reading
 from firth.progress import progress
 from firth.vectors import _glove_kernels as kernels
 from firth.vectors.cooccurrence import Cooccurrence, allocate_arrays, count_pairs
@@ -178,8 +178,9 @@ class _GloveFit:
         if checkpoint is None:
             return []
         arrays, state = checkpoint
-        self.words, self.contexts = (_matching(arrays, name, self.words) for name in ("words", "contexts"))
-        return [float(loss) for loss in state["losses"]]
+        with reading("the checkpoint", "remove it and train again"):
+            self.words, self.contexts = (_matching(arrays, name, self.words) for name in ("words", "contexts"))
+            return [float(loss) for loss in state["losses"]]
 
     def _run_epoch(self, epoch: int) -> float:
         """Trains on all cells once, in an order that depends on seed and epoch alone; returns the mean loss."""

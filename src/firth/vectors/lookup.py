@@ -20,6 +20,7 @@ from firth.vectors.phrases import Phrases
 from firth.vectors.text import bounds_of
 
 ScoredWords = list[tuple[str, float]]  # words and their scores, best first
+_MAX_TOTAL = 2.0**62  # occurrences of all words
 _MAX_TWO_EDITS, _MAX_ONE_EDIT = 10, 50  # word lengths up to which misspellings with two or one edits are tried
 
 
@@ -166,9 +167,17 @@ def saved_matrix(arrays: Mapping[str, Any], name: str, rows: int | None = None) 
     return matrix  # type: ignore[no-any-return]
 
 
+def saved_counts(arrays: Mapping[str, Any], name: str, size: int) -> npt.NDArray[np.int64]:
+    """The saved counts of that name: not negative, and with a sum that does not overflow."""
+    counts = saved_vector(arrays, name, np.int64, size)
+    if counts.min(initial=0) < 0 or float(counts.sum(dtype=np.float64)) >= _MAX_TOTAL:
+        raise wrong_array(name)
+    return counts
+
+
 def wrong_array(name: str) -> ArtifactError:
     """The error of an array that does not fit the others."""
-    return ArtifactError(f"the array {name!r} is missing or has a wrong shape: train the model again.")
+    return ArtifactError(f"the array {name!r} is missing or damaged, or has a wrong shape: train the model again.")
 
 
 def suggest_spellings(word: str, known: Mapping[str, int], count: int = 3) -> list[str]:

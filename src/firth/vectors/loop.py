@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from firth.errors import TrainingError
+from firth.errors import TrainingError, reading
 from firth.progress import deferred_interrupts, progress
 from firth.tokens.tokenizer import FIRST_WORD
 from firth.vectors._exact_kernels import clear_counts, copy_rows, count_replicas, map_to_copies, merge_rows
@@ -204,9 +204,10 @@ def _resume(trainer: BlockTrainer, job: VectorJob) -> LoopState | None:
     if checkpoint is None:
         return None
     arrays, state = checkpoint
-    for number, table in enumerate(trainer.tables):
-        table.weights[:] = arrays[f"table{number}"]
-    return LoopState(**state)
+    with reading("the checkpoint", "remove it and train again"):
+        for number, table in enumerate(trainer.tables):
+            table.weights[:] = arrays[f"table{number}"]
+        return LoopState(**state)
 
 
 class _Fast:

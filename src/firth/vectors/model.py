@@ -14,7 +14,7 @@ from firth.text.layout import Layout
 from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
 from firth.vectors import _neighbour_kernels as kernels
 from firth.vectors.index import ApproximateIndex, build_index
-from firth.vectors.lookup import NoVectorError, ScoredWords, WordModel, refuse_context, saved_matrix, saved_vector
+from firth.vectors.lookup import NoVectorError, ScoredWords, WordModel, refuse_context, saved_counts, saved_matrix
 from firth.vectors.neighbours import ExactIndex, Floats, Method, Rows, unit
 from firth.vectors.phrases import Phrases, phrase_words, saved_phrases
 
@@ -174,7 +174,7 @@ def saved_vectors(arrays: Mapping[str, Any], tokenizer: Tokenizer) -> dict[str, 
     return {
         "vectors": saved_matrix(arrays, "vectors", len(words)),
         "outputs": saved_matrix(arrays, "outputs") if "outputs" in arrays else None,
-        "counts": saved_vector(arrays, "counts", np.int64, len(words)) if "counts" in arrays else None,
+        "counts": saved_counts(arrays, "counts", len(words)) if "counts" in arrays else None,
         "words": words,
         "phrases": phrases,
     }

@@ -27,7 +27,7 @@ from firth.vectors import _paragraph_kernels as kernels
 from firth.vectors._step_kernels import block_seed, fill_noise_pool
 from firth.vectors.bag import document_bounds
 from firth.vectors.job import VectorJob, VectorResult
-from firth.vectors.lookup import saved_vector
+from firth.vectors.lookup import saved_counts, saved_vector
 from firth.vectors.loop import REPLICAS, BlockPlan, train_blocks
 from firth.vectors.model import VectorModel, saved_vectors
 from firth.vectors.neighbours import ExactIndex, Floats
@@ -302,12 +302,12 @@ def restore_paragraphs(
 ) -> ParagraphModel:
     """The model of a saved artifact's arrays."""
     saved = saved_vectors(arrays, tokenizer)
-    counts = saved_vector(arrays, "counts", np.int64)
+    counts = saved_counts(arrays, "counts", len(saved["words"]))
     seed = saved_vector(arrays, "seed", np.int64, 1)
     documents: Any = arrays.get("documents")
     outputs = saved["outputs"]
     shape = None if recipe.architecture == "dbow" else (len(saved["words"]), output_dimension(recipe))
-    sound = saved["vectors"].shape[1] == recipe.dimension and counts.min() >= 0 and counts.any()
+    sound = saved["vectors"].shape[1] == recipe.dimension and counts.any()
     sound = sound and shape == (None if outputs is None else outputs.shape) and documents is not None
     if not sound or documents.dtype != np.float32 or documents.shape[1:] != (recipe.dimension,):
         raise ArtifactError("the arrays of documents and words do not fit together: train the model again.")

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firth.errors import ArtifactError
+from firth.errors import ArtifactError, reading
 from firth.progress import note
 from firth.text.layout import Layout
 from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
 from firth.vectors.clusters import SenseInventory, find_senses, relabel_text
 from firth.vectors.job import Arrays, Checkpointer, VectorJob, VectorResult
-from firth.vectors.lookup import NoVectorError, saved_matrix, saved_vector
+from firth.vectors.lookup import NoVectorError, saved_counts, saved_matrix, saved_vector
 from firth.vectors.loop import auto_epochs
 from firth.vectors.model import VectorModel
 from firth.vectors.neighbours import Floats, unit
@@ -229,11 +229,12 @@ class _StagedCheckpointer:
     def senses(self, window: int) -> tuple[SenseInventory, dict[str, Any]] | None:
         """The senses and facts of a run that was interrupted in its second training."""
         found = self._checkpoint
-        if found is None or found[1]["facts"] is None:
-            return None
-        self.sense_arrays = {name: np.array(found[0][name]) for name in _SAVED}
-        self.facts = dict(found[1]["facts"])
-        return _senses_from_arrays(self.sense_arrays, window), self.facts
+        with reading("the checkpoint", "remove it and train again"):
+            if found is None or found[1]["facts"] is None:
+                return None
+            self.sense_arrays = {name: np.array(found[0][name]) for name in _SAVED}
+            self.facts = dict(found[1]["facts"])
+            return _senses_from_arrays(self.sense_arrays, window), self.facts
 
     def begin_second(self, senses: SenseInventory, facts: dict[str, Any]) -> None:
         """Saves the senses at once: inducing them again would take long."""
@@ -286,6 +287,6 @@ def restore_senses(recipe: SenseRecipe, arrays: Mapping[str, Any], tokenizer: To
     rows = int(starts[-1])
     return SenseModel(
         recipe, tokenizer, layout, saved_matrix(arrays, "vectors", rows), senses=senses, phrases=phrases,
-        words=senses.names(words), counts=saved_vector(arrays, "counts", np.int64, rows),
+        words=senses.names(words), counts=saved_counts(arrays, "counts", rows),
         outputs=saved_matrix(arrays, "outputs", rows),
     )  # fmt: skip

@@ -100,7 +100,8 @@ def restore_subwords(
     saved = saved_vectors(arrays, tokenizer)
     if not isinstance(recipe, Word2vecRecipe | ImportedRecipe) or not recipe.max_n:
         return VectorModel(recipe, tokenizer, layout, **saved)
-    assert isinstance(recipe.buckets, int)
+    if not isinstance(recipe.buckets, int):
+        raise ArtifactError("the recipe does not give the number of n-gram buckets: train the model again.")
     own, ngrams = saved_matrix(arrays, "own", len(saved["words"])), saved_matrix(arrays, "ngrams", recipe.buckets)
     if not saved["vectors"].shape[1] == own.shape[1] == ngrams.shape[1]:
         raise ArtifactError("the arrays 'vectors', 'own' and 'ngrams' differ in width: train the model again.")

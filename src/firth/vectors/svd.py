@@ -23,6 +23,7 @@ from firth.vectors import _cooccurrence_kernels as kernels
 from firth.vectors.bag import apply_idf, count_documents, count_words, idf_weights
 from firth.vectors.cooccurrence import Cooccurrence, allocate_arrays, count_pairs
 from firth.vectors.job import VectorJob, VectorResult
+from firth.vectors.lookup import saved_vector
 from firth.vectors.model import VectorModel, saved_vectors
 from firth.vectors.neighbours import Floats, one_blas_thread
 from firth.vectors.recipe import SvdRecipe
@@ -96,9 +97,9 @@ def restore_svd(recipe: SvdRecipe, arrays: Mapping[str, Any], tokenizer: Tokeniz
     if recipe.matrix == "windows":
         return VectorModel(recipe, tokenizer, layout, **saved)
     size, dimension = saved["vectors"].shape
-    weights, values = arrays.get("weights", np.zeros(0)), arrays.get("values", np.zeros(0))
-    sound = weights.shape == (size,) and values.shape == (dimension,)
-    if not sound or not np.all(np.isfinite(weights)) or not np.all(values > 0):
+    weights = saved_vector(arrays, "weights", np.float64, size)
+    values = saved_vector(arrays, "values", np.float32, dimension)
+    if not np.all(np.isfinite(weights)) or not np.all(values > 0):
         raise ArtifactError("the weights of words or the singular values are damaged: train the model again.")
     return DocumentModel(recipe, tokenizer, layout, **saved, weights=weights, values=values)
 

@@ -80,7 +80,7 @@ def test_the_tokenizer_is_exported(name: str, tmp_path: Path) -> None:
     assert other.model_max_length == 24
     for text in TEXTS:
         ids = model.tokenizer.encode(text).ids
-        expected = ids if MODEL_TYPES[name].is_causal else [2, *ids, 3]
+        expected = [3, *ids] if MODEL_TYPES[name].is_causal else [2, *ids, 3]
         assert other(text)["input_ids"] == expected
         assert other.decode(ids) == model.tokenizer.backend.decode(ids)
     one, two = (model.tokenizer.encode(text).ids for text in TEXTS[:2])
@@ -237,7 +237,51 @@ def test_write_folder_takes_parts(tmp_path: Path) -> None:
     )
     assert firth("export", tmp_path / "kept", "huggingface", tmp_path / "again").code == 0
     for file in (tmp_path / "out").iterdir():
-        assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes()
+        if file.name != "README.md":  # the card is that of an artifact
+            assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes()
+
+
+def test_a_causal_model_scores_alike_with_its_own_tokenizer(tmp_path: Path) -> None:
+    """What the tokenizer returns begins with the end of text, as texts do in Firth."""
+    model = model_of(small(gpt2()))
+    folder = put(model, tmp_path / "out")
+    theirs, tokenizer = load_theirs(folder, "AutoModelForCausalLM"), transformers.AutoTokenizer.from_pretrained(folder)
+    text = "The lazy dog jumps, doesn't it?"
+    ids = tokenizer(text, return_tensors="pt")["input_ids"]
+    assert ids[0].tolist() == [3, *model.tokenizer.encode(text).ids]
+    complete = torch.cat([ids, torch.tensor([[tokenizer.eos_token_id]])], 1)
+    with torch.no_grad():
+        logits = theirs(complete).logits[0, :-1]
+    logits[:, [0, 2, 4]] = -torch.inf  # <pad>, <s> and <mask>, which Firth never predicts
+    found = logits.log_softmax(-1).gather(1, complete[0, 1:, None]).sum()
+    assert float(found) == pytest.approx(model.score([text])[0].logprob, abs=1e-4)
+
+
+def test_the_folder_has_a_model_card(tmp_path: Path) -> None:
+    model = model_of(small(gpt2()))
+    values: dict[str, Any] = {"budget": {"asked": "5min", "spent": {"seconds": 7.25, "tokens": 1234}}, "seed": 7}
+    corpus = {"layout": "lines", "encodings": {"news.txt": "utf-8"}, "documents": 12, "digest": "ab" * 32}
+    metrics = {"bits_per_byte": 2.5, "bits_per_byte_interval": [2.25, 2.75], "seconds": 7.25}
+    save(tmp_path / "kept", model, name="gpt2", recipe=model.recipe, corpus=corpus, metrics=metrics, **values)
+    card = (tmp_path / "kept" / "card.md").read_text(encoding="utf-8")
+    for part in (
+        "# gpt2",
+        "Radford et al.",
+        "news.txt",
+        "ab" * 32,
+        "5min",
+        "1,234",
+        "2.5 (2.25 to 2.75)",
+        "not recorded",
+    ):
+        assert part in card
+    assert "7.25" not in card, "times differ between equal runs"
+    assert "firth generate MODEL" in card
+    assert firth("export", tmp_path / "kept", "huggingface", tmp_path / "out").code == 0
+    readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert readme.startswith("---\nlibrary_name: transformers\npipeline_tag: text-generation\n")
+    assert "from transformers import AutoTokenizer, GPT2LMHeadModel" in readme
+    assert card.partition("## Use")[0].strip() in readme
 
 
 def test_a_full_disk_is_told_in_one_sentence(tmp_path: Path) -> None:

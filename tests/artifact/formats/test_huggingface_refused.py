@@ -124,8 +124,8 @@ def test_unsupported_tokenizers_are_refused(copied: Path, bert_folder: Path) -> 
     words = content["model"]["vocab"]
     refused("tokens and the weights have", model=content["model"] | {"vocab": dict(list(words.items())[:-1])})
     refused("missing or repeated ids", model=content["model"] | {"vocab": {**words, max(words, key=words.get): 10**6}})
-    refused("cannot be read", model={"type": "Magic"})
-    refused("cannot be read", added_tokens=[{"id": "x"}])
+    refused("a model of type 'Magic'", model={"type": "Magic"})
+    refused("an added token that is empty", added_tokens=[{"id": "x"}])
     refused("splits text in a way", pre_tokenizer={"type": "WhitespaceSplit"})
     renamed = {("[BEGIN]" if token == "[CLS]" else token): number for token, number in words.items()}
     others = [token for token in content["added_tokens"] if token["content"] != "[CLS]"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from firth.errors import AbilityError, near_miss
+from firth.errors import AbilityError, near_miss, reading
 from firth.files import require_free
 
 FORMATS = ("arpa", "brown", "fasttext", "glove", "huggingface", "word2vec")
@@ -35,7 +35,8 @@ def import_model(format: str, path: Path, out: Path, task: str | None = None) ->
         raise AbilityError(f"--task is for models of huggingface, not of {format}: leave it out.")
     require_free(out)
     options = {} if task is None else {"task": task}
-    return {"format": format, "folder": str(out)} | make_artifact(path, out, **options)
+    with reading(path, "check that it is complete and of this format"):
+        return {"format": format, "folder": str(out)} | make_artifact(path, out, **options)
 
 
 def _find(name: str) -> tuple[Callable[..., dict[str, Any]], Callable[..., dict[str, Any]]]:

@@ -20,7 +20,7 @@ from firth.cores import in_order
 from firth.counts.estimate import dequantise
 from firth.counts.ngram import NgramModel, NgramRecipe, backs_off_to_uniform
 from firth.counts.trie import Trie
-from firth.errors import AbilityError, ArtifactError, OutputError
+from firth.errors import AbilityError, ArtifactError, OutputError, reading
 from firth.files import new_file
 from firth.lm.language_model import UnknownWordModel
 from firth.progress import progress
@@ -153,8 +153,9 @@ def verify_arpa(path: Path) -> dict[str, Any]:
 
     The probabilities of all words must sum to 1 after every history in the file.
     """
-    arpa = read_arpa(path)
-    history, total, error = _worst_history(arpa)
+    with reading(path, "check that it is a complete ARPA file"):
+        arpa = read_arpa(path)
+        history, total, error = _worst_history(arpa)
     if error > 1.0:
         where = f"after {history!r}" if history else "of single words"
         raise ArtifactError(

@@ -12,7 +12,7 @@ import numpy as np
 
 from firth.artifact.formats.words import words_tokenizer
 from firth.artifact.models import save_imported
-from firth.artifact.tensors import read_errors
+from firth.artifact.tensors import open_plain, read_errors
 from firth.errors import AbilityError, ArtifactError
 from firth.files import new_file
 from firth.progress import note
@@ -94,13 +94,13 @@ def read_paths(path: Path) -> list[PathLine]:
 
 def is_paths_file(path: Path) -> bool:
     """Whether the first line of a file has the form of a paths file."""
-    with read_errors(path), open(path, "rb") as file:
+    with read_errors(path), open_plain(path) as file:
         start = file.readline(_MAX_LINE)
     return _LINE.fullmatch(start.decode(errors="replace").rstrip("\r\n")) is not None
 
 
 def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    with read_errors(path), open(path, "rb") as file:
+    with read_errors(path), open_plain(path) as file:
         number = 0
         while line := file.readline(_MAX_LINE + 1):
             number += 1

@@ -18,6 +18,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from firth.artifact.card import huggingface_card
 from firth.artifact.formats.huggingface_config import Config, model_type_for, model_type_of, stored_recipe
 from firth.artifact.formats.huggingface_tasks import HfTaskHead, split_head, task_recipe_of, task_to_huggingface
 from firth.artifact.formats.huggingface_tokenizer import export_tokenizer, import_tokenizer, wordpiece_json
@@ -52,9 +53,20 @@ Report = dict[str, Any]
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _MAX_SIZE = {"tokenizer.json": 512 << 20, "vocab.txt": 64 << 20, _INDEX: 64 << 20}
+_SHARD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\.safetensors")
 _MAX_OTHER_SIZE = 16 << 20  # bytes of config.json and the like
 _POOLINGS = {"mean": "whole", "pooling_mode_mean_tokens": "whole", "cls": "first", "pooling_mode_cls_token": "first"}
 """Poolings of sentence-transformers -> those of `firth embed`."""
+
+
+_PIPELINES = {
+    "ForMaskedLM": "fill-mask",
+    "ForPreTraining": "fill-mask",
+    "ForSequenceClassification": "text-classification",
+    "ForTokenClassification": "token-classification",
+    "ForQuestionAnswering": "question-answering",
+    "ForMultipleChoice": "multiple-choice",
+}
 
 
 class SentencePooling(NamedTuple):
@@ -70,21 +82,22 @@ def export_huggingface(model: Any, path: Path) -> Report:
     if isinstance(model, TaskModel):
         config, tensors = task_to_huggingface(model.recipe, model_tensors(model))
         tokenizer, kept = model.tokenizer, range(len(model.tokenizer))
-        return _write_files(path, model.recipe.network, config, tensors, tokenizer, kept, for_task=True)
+        parts = (model.recipe.network, config, tensors, tokenizer, kept)
+        return _write_files(path, *parts, for_task=True, card=getattr(model, "card", ""))
     if not isinstance(model, NetModel):
         raise AbilityError("Hugging Face folders hold neural models: export one such as bert, roberta or gpt2.")
-    return write_folder(path, model.recipe, model_tensors(model), model.tokenizer)
+    return write_folder(path, model.recipe, model_tensors(model), model.tokenizer, getattr(model, "card", ""))
 
 
-def write_folder(path: Path, recipe: NetRecipe, arrays: Tensors, tokenizer: Tokenizer) -> Report:
-    """Write the folder of a model, given its parameters and those of its objectives, `heads.*`."""
+def write_folder(path: Path, recipe: NetRecipe, arrays: Tensors, tokenizer: Tokenizer, card: str = "") -> Report:
+    """Write the folder of a model, given its parameters, those of its objectives, `heads.*`, and its card."""
     model_type = model_type_for(recipe)
     recipe, state, kept = drop_absent_tokens(recipe, arrays)
     config, tensors = to_huggingface(recipe, state, state)
     if model_type.is_causal:
         end = kept.index(EOS)
         config |= {"pad_token_id": PAD if PAD in kept else None, "bos_token_id": end, "eos_token_id": end}
-    return _write_files(path, recipe, config, tensors, tokenizer, kept)
+    return _write_files(path, recipe, config, tensors, tokenizer, kept, card=card)
 
 
 def _write_files(
@@ -96,12 +109,16 @@ def _write_files(
     kept: Sequence[int],
     *,
     for_task: bool = False,
+    card: str = "",
 ) -> Report:
     model_type = model_type_for(recipe)
     files = {"config.json": config, **export_tokenizer(tokenizer, model_type, recipe, kept, for_task)}
     with new_folder(path) as draft:
         for name, content in files.items():
             (draft / name).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        architecture = config["architectures"][0]
+        readme = huggingface_card(card, architecture, _pipeline(architecture))
+        (draft / "README.md").write_text(readme, encoding="utf-8")
         arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
         write_tensors(draft / _WEIGHTS, arrays, metadata={"format": "pt"})
     return {
@@ -111,6 +128,11 @@ def _write_files(
         "parameters": sum(tensor.numel() for tensor in tensors.values()),
         "bytes": sum(file.stat().st_size for file in path.iterdir()),
     }
+
+
+def _pipeline(architecture: str) -> str:
+    """The task of a class in the words of Hugging Face."""
+    return next((name for ending, name in _PIPELINES.items() if architecture.endswith(ending)), "text-generation")
 
 
 @dataclass
@@ -250,7 +272,7 @@ def _find_weights(folder: Path) -> dict[Path, set[str] | None]:
         if not isinstance(found, dict) or not found or not all(isinstance(name, str) for name in found.values()):
             raise ArtifactError(f"{index} has no weight_map of tensors and files: save the model again.")
         names = sorted(set(found.values()))
-        if any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
+        if not all(_SHARD.fullmatch(name) for name in names):
             raise ArtifactError(f"{index} names files that are no shards beside it: save the model again.")
         return {folder / name: {tensor for tensor, file in found.items() if file == name} for name in names}
     pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))

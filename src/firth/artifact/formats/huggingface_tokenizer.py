@@ -12,10 +12,11 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from firth.artifact.formats.huggingface_config import Config, ModelType
-from firth.errors import AbilityError, ArtifactError
+from firth.errors import AbilityError, ArtifactError, TokenizerError
 from firth.nets.recipe import NetRecipe
 from firth.tasks.sequences import NO_SPECIAL_TOKENS, SpecialTokens, default_special_tokens, tokenizer_special_tokens
 from firth.tokens.encoder import TextEncoder
+from firth.tokens.loading import check_parts, load_backend, parse_tokenizer, try_tokenizer
 from firth.tokens.recipe import TokenizerRecipe, TokenModel
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
 
@@ -43,7 +44,7 @@ def export_tokenizer(
 ) -> Config:
     """The JSON files of a tokenizer by name; `kept` has the ids of the model's tokens.
 
-    Causal models get no special tokens around texts, unless `for_task`: start a delimiter b extract.
+    Causal models get the end of text before a text, as in training, or with `for_task`: start a delimiter b extract.
     """
     special_tokens = tokenizer_special_tokens(tokenizer.backend) or default_special_tokens(recipe)
     content = json.loads(tokenizer.backend.to_str())
@@ -59,8 +60,10 @@ def export_tokenizer(
         end = tokens[EOS]  # also begins texts
         roles = {"unk_token": tokens.get(UNK, end), "bos_token": end, "eos_token": end}
         roles |= {"pad_token": tokens[PAD]} if PAD in tokens else {}
-    has_template = for_task or not model_type.is_causal
-    content["post_processor"] = _template(tokenizer.vocabulary, special_tokens) if has_template else None
+    names = [tokenizer.vocabulary[number] for number in kept]
+    if model_type.is_causal and not for_task:
+        special_tokens = SpecialTokens((list(kept).index(EOS),), (), (), 0)
+    content["post_processor"] = _template(names, special_tokens)
     inputs = ["input_ids", *(["token_type_ids"] if recipe.embedding.segments > 1 else []), "attention_mask"]
     return {
         "tokenizer.json": content,
@@ -102,8 +105,6 @@ def import_tokenizer(
     the file. A template of special tokens is kept if it differs from the `default` of such a network; None keeps none.
     """
     backend = _parse_backend(data)
-    backend.no_padding()
-    backend.no_truncation()
     ids = backend.get_vocab(with_added_tokens=True)
     old = sorted(ids, key=ids.__getitem__)
     if sorted(ids.values()) != list(range(len(ids))):
@@ -126,7 +127,7 @@ def import_tokenizer(
     content |= {"post_processor": None, "truncation": None, "padding": None}
     if known is not None:
         content["added_tokens"] = [{**one, "lstrip": False} for one in content["added_tokens"]]
-    normalised = json.loads(_parse_backend(json.dumps(content).encode()).to_str())
+    normalised = json.loads(load_backend(json.dumps(content).encode()).to_str())
     tokenizer = Tokenizer(_to_bytes(normalised), recipe)
     _check_encoding(tokenizer)
     order = [ids[token] if token is not None else -1 for token in [*specials, *rest]]
@@ -216,10 +217,15 @@ def _scored_tokens(model: Config) -> Iterator[tuple[str, float]]:
 
 
 def _parse_backend(data: bytes) -> tokenizers.Tokenizer:
+    """The tokenizer of a file from elsewhere, without truncation and padding, after a trial with limits."""
     try:
-        return tokenizers.Tokenizer.from_str(data.decode())
-    except Exception as error:  # the library raises plain Exception for any fault
-        raise ArtifactError(f"tokenizer.json cannot be read ({error!s:.200}): save it again.") from None
+        content = parse_tokenizer(data) | {"truncation": None, "padding": None}
+        check_parts(content)
+        plain = json.dumps(content, ensure_ascii=False).encode()
+        try_tokenizer(plain)
+        return load_backend(plain)
+    except TokenizerError as error:
+        raise ArtifactError(str(error)) from error
 
 
 def _special_roles(ids: Mapping[str, int], settings: Mapping[str, Any], model_type: ModelType) -> dict[int, str]:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn, cast
 
+from firth.artifact.tensors import open_plain
 from firth.errors import ArtifactError
 from firth.progress import progress
 
@@ -79,7 +80,7 @@ def open_input(path: Path, refused: Mapping[bytes, str] = _ARCHIVE) -> Iterator[
     """
     try:
         with ExitStack() as stack:
-            plain = stack.enter_context(open(path, "rb"))
+            plain = stack.enter_context(open_plain(path))
             start = plain.read(64)
             plain.seek(0)
             for magic, message in refused.items():

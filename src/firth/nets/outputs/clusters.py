@@ -14,7 +14,15 @@ from torch.autograd.function import Function, once_differentiable
 
 from firth.nets.embedding import Embedding
 from firth.nets.linear import INIT_STD
-from firth.nets.outputs.output import Counts, ExactLayer, invert_order, rank_tokens, state_width
+from firth.nets.outputs.output import (
+    Counts,
+    ExactLayer,
+    are_bounds,
+    invert_order,
+    is_ranking,
+    rank_tokens,
+    state_width,
+)
 from firth.nets.recipe import NetRecipe
 
 
@@ -140,6 +148,13 @@ class ClassSoftmax(ExactLayer):
         logs = torch.cat([some.log_softmax(1) + chosen for some, chosen in pairs], 1)
         return f.pad(logs, (0, 1), value=-torch.inf)[:, self.row]
 
+    def is_sound(self) -> bool:
+        order, rows, bounds = self.order.numpy(), self.row.numpy(), self.bounds.numpy()
+        if not (is_ranking(rows) and are_bounds(bounds, order.size)):
+            return False
+        members = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
+        return np.array_equal(order, np.argsort(rows)[-order.size :]) and np.array_equal(self.member.numpy(), members)
+
     def own_flops(self) -> float:
         return 2.0 * self.weight.shape[1] * self._cost
 
@@ -215,6 +230,11 @@ class AdaptiveSoftmax(ExactLayer):
             logs.append(tail.softmax(tail.project(states)).log_softmax(1) + head[:, frequent + number, None])
         never = states.new_full((len(states), 1), -torch.inf)
         return torch.cat([*logs, never], 1)[:, self.row]
+
+    def is_sound(self) -> bool:
+        rows, bounds = self.row.numpy(), self.bounds.numpy()
+        sizes = [self.head.out_features - len(self.tails), *(tail.softmax.out_features for tail in self._tails())]
+        return is_ranking(rows) and np.array_equal(bounds, np.cumsum([0, *sizes]))
 
     def own_flops(self) -> float:
         pairs = zip(self._masses[1:], self._tails(), strict=True)

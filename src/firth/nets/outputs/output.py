@@ -59,6 +59,10 @@ class OutputLayer(nn.Module, ABC):
     def prepare(self, store: TokenStore) -> None:
         """Collect statistics of the training text, before the first step of a new or resumed run."""
 
+    def is_sound(self) -> bool:
+        """Whether the tables of tokens in the layer are consistent; checked after they are loaded from a file."""
+        return True
+
     def update_structure(self, progress: float) -> bool:
         """Called before each step with the fraction of training that is done; true if parameters were replaced.
 
@@ -170,6 +174,26 @@ def rank_tokens(frequency: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """The predictable tokens from frequent to rare."""
     kept = predictable(frequency.size)
     return kept[np.argsort(-frequency[kept], kind="stable")]
+
+
+def is_ranking(rows: npt.NDArray[np.int64]) -> bool:
+    """Whether every predictable token has an index of its own and the others have -1.
+
+    >>> is_ranking(np.array([-1, 1, -1, 0, -1, 2])), is_ranking(np.array([-1, 1, -1, 0, -1, 3]))
+    (True, False)
+    """
+    kept = predictable(rows.size)
+    ranks = np.sort(rows[kept])
+    return np.array_equal(ranks, np.arange(kept.size)) and bool(np.all(np.delete(rows, kept) == -1))
+
+
+def are_bounds(bounds: npt.NDArray[np.int64], end: int) -> bool:
+    """Whether these are the bounds of parts, none of them empty, of what ends at `end`.
+
+    >>> are_bounds(np.array([0, 2, 5]), 5), are_bounds(np.array([0, 2, 2]), 2)
+    (True, False)
+    """
+    return bool(bounds[0] == 0 and bounds[-1] == end and np.all(bounds[1:] > bounds[:-1]))
 
 
 def invert_order(order: npt.NDArray[np.int64], vocabulary: int) -> Tensor:

@@ -114,6 +114,7 @@ TreeArrays = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
 _CHUNK = 256  # positions whose probabilities of all tokens are computed at once
 _ACCUMULATE_FROM, _REBUILD_AT = 0.1, 0.2  # fractions of training: to sum up states, and to build the tree from them
 _PROJECTED = 32
+_MAX_DEPTH = 1000  # of a saved tree: those that are built have less than 100 levels
 
 
 class TreeSoftmax(ExactLayer):
@@ -166,8 +167,32 @@ class TreeSoftmax(ExactLayer):
         chunks = torch.split(states, _CHUNK)
         return torch.cat([leaf_logprobs(self.weight @ some.T + bias, self.paths) for some in chunks])
 
+    def is_sound(self) -> bool:
+        return is_tree(self.parent.numpy(), self.left.numpy(), self._frequencies.size)
+
     def own_flops(self) -> float:
         return 2.0 * self.weight.shape[1] * self._mean_depth
+
+
+def is_tree(parent: npt.NDArray[np.int64], left: npt.NDArray[np.bool_], vocabulary: int) -> bool:
+    """Whether every inner node has a left and a right child, and all predictable tokens are leaves.
+
+    >>> parent, left = huffman_tree(np.array([0, 0.2, 0, 0.3, 0, 0.5]))
+    >>> swapped = parent.copy()
+    >>> swapped[1] = 0
+    >>> is_tree(parent, left, 6), is_tree(swapped, left, 6)
+    (True, False)
+    """
+    inner = parent.size - vocabulary
+    nodes = np.append(predictable(vocabulary), np.arange(vocabulary + 1, parent.size))
+    others = np.delete(parent, nodes)
+    if np.any(others != -1) or np.any(parent[nodes] < 0):
+        return False
+    depths = node_depths(parent, vocabulary)
+    if depths[0] < 0 or depths.max() > _MAX_DEPTH:
+        return False
+    children = np.bincount(2 * parent[nodes] + left[nodes], minlength=2 * inner)
+    return children.size == 2 * inner and bool(np.all(children == 1))
 
 
 class HuffmanTree(TreeSoftmax):
