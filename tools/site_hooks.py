@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOT_PAGES = ("CONTRIBUTING.md", "CHANGELOG.md")
+ROOT_PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 PUBLIC_NAMES = "<!-- public names of firth -->"
 NOTEBOOK_LINK = re.compile(r"\]\(\.\./((?:\.\./)*)examples/(\w+)\.ipynb")
 
