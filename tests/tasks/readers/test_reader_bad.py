@@ -122,7 +122,7 @@ EXAMPLES: list[tuple[str, str, str]] = [
     (
         "classify.jsonl",
         '{"label": 1, "texts": "a"}\n',
-        "no text in 'text': its fields are label, texts; .*--field",
+        "no text in 'text': its fields are label, texts; .*columns=",
     ),
     ("classify.jsonl", '{"label": 1, "text": 3}\n', "line 2 has no text in 'text'"),
     ("classify.jsonl", '{"text": "b"}\n', "line 2: there is no label in 'label'"),

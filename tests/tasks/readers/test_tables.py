@@ -83,7 +83,7 @@ def test_a_column_is_named_by_its_role_or_its_usual_name(name: str, role: str, t
     }[name]
     path = write(tmp_path / name, text)
     assert read("classify", path, columns={role: "review", "label": "stars"}) == WANTED
-    with pytest.raises(CorpusError, match=r"review, stars.*--field text=NAME"):
+    with pytest.raises(CorpusError, match=r"review, stars.*columns=\['text=NAME'\]"):
         read("classify", path)
 
 
