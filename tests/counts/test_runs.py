@@ -19,7 +19,7 @@ from firth.counts import counting
 from firth.counts.counting import _FileSink, count_in_runs, count_store, estimate_bytes, split_sentences
 from firth.counts.trie import Trie
 from firth.errors import OutputError
-from firth.tokens.store import FORMAT, StoreInfo, TokenStore
+from firth.tokens.store import FILES, FORMAT, StoreInfo, TokenStore
 from tests.counts.test_merge import Sentences, assert_same, slow_count
 
 V = 10
@@ -35,7 +35,7 @@ def make_store(folder: Path, text: Sentences) -> TokenStore:
     np.array([0, len(text)], dtype=np.uint64).tofile(folder / "documents.bin")
     facts = StoreInfo(
         format=FORMAT, dtype="uint16", tokens=ids.size, words=ids.size, sentences=len(text), documents=1,
-        bytes=0, unknown=0, corpus="", tokenizer="", files={},
+        bytes=0, unknown=0, corpus="", tokenizer="", files=dict.fromkeys(FILES, ""),
     )  # fmt: skip
     (folder / "store.json").write_text(facts.to_json())
     return TokenStore(folder)

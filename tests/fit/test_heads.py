@@ -67,4 +67,4 @@ def test_a_note_recommends_the_crf_for_span_tags(
     given = given if tag == "B-X" else [(words, ["V" if one == "O" else one for one in tags]) for words, tags in given]
     more = ["learning.epochs=1", "learning.batch=8"]
     finetune(model, "tag", train=given, dev=given, out=tmp_path / "m", settings=[*settings, *more], threads=1)
-    assert ("head.crf=true" in capsys.readouterr().err) == hinted
+    assert ("'head.crf': True" in capsys.readouterr().err) == hinted

@@ -108,7 +108,7 @@ def test_fewer_threads_than_cores_are_explained(
             assert torch.get_num_threads() == expected
             trainer.note_threads(asked)
     assert torch.get_num_threads() == before
-    expected_note = "other programs are busy: 2 of 4 cores are used; --threads sets another number\n"
+    expected_note = "other programs are busy: 2 of 4 cores are used; threads sets another number\n"
     assert capsys.readouterr().err == expected_note
 
 

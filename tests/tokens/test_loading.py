@@ -118,4 +118,4 @@ def test_panics_of_the_library_are_errors(error: BaseException, monkeypatch: pyt
     monkeypatch.setattr("firth.tokens.loading.tokenizers.Tokenizer", type("Fake", (), {"from_str": staticmethod(fake)}))
     with pytest.raises(TokenizerError, match=f"cannot be read .{type(error).__name__}") as caught:
         load_backend(encoded())
-    assert "make it again, with firth train." in str(caught.value)
+    assert "make it again, with firth.train." in str(caught.value)

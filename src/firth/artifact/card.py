@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from firth.artifact.manifest import Manifest
-from firth.recipes.table import RECIPES, find_entry
+from firth.errors import ArgumentError
+from firth.recipes.table import find_entry
 from firth.recipes.values import flatten
 
 CARD = "card.md"
@@ -79,17 +80,17 @@ def plain(value: Any) -> str:
 
 def _summary(manifest: Manifest) -> str:
     """What the model is, with its paper if it is a recipe of the table."""
-    base, _, task = manifest.name.partition("-") if manifest.kind == "tasks" else (manifest.name, "", "")
+    base, _, task = manifest.name.rpartition("-") if manifest.kind == "tasks" else (manifest.name, "", "")
     what = f"A model of the kind {plain(manifest.kind)}, made by Firth {plain(manifest.versions.get('firth', ''))}."
     if manifest.name == "imported":
         source = plain(manifest.corpus.get("imported", "another program"))
         return f"A model of the kind {plain(manifest.kind)}, imported from `{source}`."
-    for name in (manifest.name, base):
-        if name in RECIPES or name[:3] in ("mkn", "kn"):
-            entry = find_entry(name)
-            about = f"{entry.about} After {entry.paper} ({entry.year})."
-            return f"{about} Made by Firth." if not task else f"Fine-tuned for {plain(task)} from {name}. {about}"
-    return what
+    try:
+        entry = find_entry(base)
+    except ArgumentError:  # a recipe of the user's own
+        return what
+    about = f"{entry.about} After {entry.paper} ({entry.year})."
+    return f"{about} Made by Firth." if not task else f"Fine-tuned for {plain(task)} from {base}. {about}"
 
 
 def _text(corpus: Mapping[str, Any]) -> str:

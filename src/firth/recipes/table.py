@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -148,7 +149,12 @@ def find_entry(name: str) -> RecipeEntry:
     if name not in RECIPES and short and short[1] in counts.SHORT:
         long = RECIPES[counts.SHORT[short[1]]]
         make: Callable[[], Any] = long.make
-        return replace(long, make=lambda: replace(make(), order=int(short[2])))
+
+        @functools.wraps(make)  # with its description
+        def make_order() -> Any:
+            return replace(make(), order=int(short[2]))
+
+        return replace(long, make=make_order)
     if name not in RECIPES:
         raise ArgumentError(f"there is no recipe {name!r:.80}: {near_miss(name, RECIPES)}")
     return RECIPES[name]
