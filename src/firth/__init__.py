@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Threads of PyTorch that wait for each other spin for milliseconds, while the one they wait for may need their core: on
-# a busy machine training is four times as fast if they soon sleep. The library reads this when PyTorch loads it.
+# a busy machine training is much faster if they soon sleep. The library reads this when PyTorch loads it.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-# Matrix products that give the same bits with any number of threads; it costs nothing that can be measured.
+# Matrix products that give the same bits with any number of threads.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 # Names are imported when they are first used, so that `import firth` and `firth --help` stay fast.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -114,11 +114,6 @@ def adapt(
     return cast(AnyModel, load(folder, verify=False))
 
 
-def sentences_of(corpus: Corpus) -> Iterator[str]:
-    """All sentences of a corpus."""
-    return (sentence for document in corpus for sentence in document.sentences)
-
-
 def _adapt_tokenizer(old: Tokenizer, run: TrainingRun) -> TrainingResult:
     """A tokenizer with the tokens of a domain added."""
     wanted = override(old.recipe, run.settings)
@@ -149,7 +144,7 @@ def _adapt_net(old: Any, run: TrainingRun) -> TrainingResult:
     changed = [part for part in _FIXED_NET_FIELDS if getattr(recipe, part) != getattr(old.recipe, part)]
     if changed:
         raise RecipeError(f"adapting keeps the network: set {', '.join(_NET_FIELDS)} only, not {changed[0]}.")
-    note_poor_coverage(old.tokenizer, sentences_of(run.corpus))
+    note_poor_coverage(old.tokenizer, run.corpus.sentences())
     return train_net(recipe, run, old)
 
 
@@ -184,7 +179,7 @@ def _adapt_counts(
             terms.append(model_counts(Path(one), old, sign))
         else:
             corpus = read((one,), old.layout)
-            note_poor_coverage(old.tokenizer, sentences_of(corpus))
+            note_poor_coverage(old.tokenizer, corpus.sentences())
             terms.append(text_counts(corpus, old, sign, threads))
     heldout = None if valid is None else read((valid,), old.layout)
     changed = change_counts(old, terms, heldout=heldout, seed=artifact.manifest.seed, threads=threads)
