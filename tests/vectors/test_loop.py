@@ -323,8 +323,11 @@ def test_many_epochs_do_not_diverge(mode: str, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(TrainingError, match="diverged"):
         train_word2vec(replace(recipe, lr=0.6), job)
     monkeypatch.setattr(Word2vecTrainer, "max_step", math.inf)
-    with pytest.raises(TrainingError, match="diverged"):
-        train_word2vec(recipe, job)
+    try:  # whether the loss is infinite in the end depends on the last bits, and so on the processor
+        without_cap = train_word2vec(recipe, job).metrics["losses"][-1]
+    except TrainingError:
+        without_cap = math.inf
+    assert without_cap > losses[0]
 
 
 def test_a_round_of_exact_mode_has_the_learning_rate_of_its_first_block(job: VectorJob) -> None:

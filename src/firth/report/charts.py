@@ -135,7 +135,7 @@ def _draw_bar(axes: Any, layout: _Layout, index: int, bar: Bar, line: float | No
     value = format_number(bar.value, 3)
     if line is not None and math.isfinite(bar.value):
         value += f"  ({'+' if bar.value >= line else ''}{format_number(bar.value - line, 3)})"
-    write_text(axes, end + 7, baseline, value, fontweight=700 if index == 0 and layout.count > 1 else 400)
+    write_text(axes, end + 7, baseline, value, fontweight="bold" if index == 0 and layout.count > 1 else "normal")
 
 
 def text_width(text: str, narrow: float = 0.54) -> float:
