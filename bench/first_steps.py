@@ -15,7 +15,7 @@ from pathlib import Path
 import data
 from harness import make_parser
 
-PUBLISHED = ("masking.rate=0.15", "embedding.dropout=0.1", "encoder.dropout=0.1", "encoder.attention_dropout=0.1")
+PUBLISHED = ("mlm.masking.rate=0.15", "embedding.dropout=0.1", "encoder.dropout=0.1", "encoder.attention_dropout=0.1")
 RANDOM = ("embedding.init=random", "encoder.init=random")
 RUNS = {
     "random, as published": (*PUBLISHED, *RANDOM),

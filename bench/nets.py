@@ -95,7 +95,8 @@ def make_batches(folder: Path, comparison: NetComparison, steps: int) -> Arrays:
     """Arrays for all steps, packed and masked by Firth, under keys `STEP.NAME`."""
     import data
     from firth.fit.batches import Batches, Cursor, vocabulary_of
-    from firth.objectives.registry import make_objectives
+    from firth.nets.network import build_network
+    from firth.objectives.heads.build import make_heads
     from firth.text.corpus import read_corpus
     from firth.tokens.build import open_tokens
 
@@ -104,7 +105,7 @@ def make_batches(folder: Path, comparison: NetComparison, steps: int) -> Arrays:
         data.write(data.english, text, 4_000_000)
     recipe = make_recipe(comparison)
     tokenizer, store = open_tokens(replace(recipe.tokenizer, vocab_size=VOCAB_SIZE), read_corpus(text))
-    objectives = make_objectives(recipe, vocabulary_of(tokenizer, store))
+    objectives = make_heads(recipe, build_network(recipe, vocabulary_of(tokenizer, store), 0))
     batches, cursor, arrays = Batches(recipe, store, list(objectives.values()), 0), Cursor(), {}
     for step in range(steps):
         (batch,), cursor = batches.step(cursor)
@@ -124,6 +125,7 @@ def make_batches(folder: Path, comparison: NetComparison, steps: int) -> Arrays:
 
 
 def make_recipe(comparison: NetComparison) -> NetRecipe:
+    from firth.objectives.registry import parse_objectives
     from firth.recipes.nets import bert, gpt2
 
     is_bert, width, dropout = comparison.kind == "bert", comparison.width, comparison.dropout
@@ -141,8 +143,7 @@ def make_recipe(comparison: NetComparison) -> NetRecipe:
             dropout=dropout,
             attention_dropout=dropout,
         ),
-        objectives="mlm" if is_bert else "clm",
-        masking=replace(recipe.masking, mode="dynamic"),
+        objectives=parse_objectives("mlm" if is_bert else "clm"),
         sequence=replace(
             recipe.sequence,
             format="stream" if not is_bert else "sentences" if comparison.single_lines else "full-sentences",

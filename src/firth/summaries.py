@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 _RECIPE_FIELDS = (
-    "task", "smoothing", "order", "architecture", "matrix", "weighting", "dimension", "window", "objectives",
+    "task", "smoothing", "order", "architecture", "matrix", "weighting", "dimension", "window", "names",
     "encoder.kind", "encoder.layers", "encoder.width", "network.encoder.kind", "network.encoder.layers",
     "network.encoder.width", "base.smoothing", "base.order", "base.dimension", "source",
 )  # fmt: skip
+_RENAMED = {"names": "objectives", "encoder.kind": "encoder", "network.encoder.kind": "encoder"}
 _LONGEST = 60  # characters of a value
 _METHODS = (
     "score",
@@ -70,9 +71,9 @@ def recipe_facts(recipe: Any) -> dict[str, Any]:
         value = recipe
         for part in field.split("."):
             value = getattr(value, part, None)
-        name = "encoder" if field.endswith("encoder.kind") else field.rpartition(".")[2]
+        name = _RENAMED.get(field) or field.rpartition(".")[2]
         if value is not None and name not in found:
-            found[name] = value
+            found[name] = "+".join(value) if isinstance(value, tuple) else value
     return found
 
 

@@ -11,8 +11,8 @@ import torch
 from firth.nets.batch import Batch
 from firth.nets.network import Network, Vocabulary, build_network
 from firth.nets.recipe import NetRecipe
-from firth.objectives.objective import Objective
-from firth.objectives.registry import make_objectives, union_positions
+from firth.objectives.heads.build import make_heads, union_positions
+from firth.objectives.heads.head import ObjectiveHead
 from firth.recipes.nets import SIZES, resize
 from firth.recipes.table import RECIPES
 
@@ -127,7 +127,7 @@ def test_every_parameter_has_a_gradient(name: str) -> None:
     """And no gradient is infinite; ranking does not use the output layer."""
     recipe = small(name)
     network = build_network(recipe, VOCABULARY, seed=1)
-    objectives = make_objectives(recipe, VOCABULARY)
+    objectives = make_heads(recipe, network)
     batch = corrupted_batch(recipe, objectives)
     states = network(batch, union_positions([objective.positions(batch) for objective in objectives.values()]))
     losses = [objective.loss(network, states, batch, None) for objective in objectives.values()]
@@ -139,7 +139,7 @@ def test_every_parameter_has_a_gradient(name: str) -> None:
     assert all(torch.isfinite(p.grad).all() for p in network.parameters() if p.grad is not None)
 
 
-def corrupted_batch(recipe: NetRecipe, objectives: dict[str, Objective]) -> Batch:
+def corrupted_batch(recipe: NetRecipe, objectives: dict[str, ObjectiveHead]) -> Batch:
     """A corrupted batch of sequences of two sentences, in the format of the recipe."""
     rng = np.random.default_rng(5)
     ids = random_ids(4)

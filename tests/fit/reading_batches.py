@@ -10,8 +10,9 @@ import numpy as np
 
 from firth.fit.batches import Batches, Cursor
 from firth.nets.batch import Batch
+from firth.nets.network import build_network
 from firth.nets.recipe import Format, NetRecipe
-from firth.objectives.registry import make_objectives
+from firth.objectives.heads.build import make_heads
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import EOS, MASK, PAD
 from tests.objectives.small_stores import (
@@ -32,7 +33,8 @@ def some_text(folder: Path) -> TokenStore:
 
 
 def batches_of(recipe: NetRecipe, store: TokenStore, seed: int = 0, corrupt: bool = True) -> Batches:
-    objectives = make_objectives(recipe, small_vocabulary(VOCABULARY if corrupt else 40))
+    network = build_network(recipe, small_vocabulary(VOCABULARY if corrupt else 40), 0)
+    objectives = make_heads(recipe, network)
     return Batches(recipe, store, list(objectives.values()) if corrupt else [], seed)
 
 

@@ -24,6 +24,7 @@ from firth.nets.recipe import (
     OutputRecipe,
     SequenceRecipe,
 )
+from firth.objectives.registry import parse_objectives
 from firth.text.corpus import read_corpus
 from firth.tokens.build import open_tokens
 from firth.tokens.recipe import TokenizerRecipe
@@ -68,6 +69,7 @@ def small(**learning: Any) -> NetRecipe:
         tokenizer=TokenizerRecipe(model="words"),
         embedding=EmbeddingRecipe(width=16, positions="learned", dropout=0.1),
         encoder=EncoderRecipe(layers=1, width=16, ffn_width=32, heads=2),
+        objectives=parse_objectives("clm"),
         output=OutputRecipe(kind="tied"),
         sequence=SequenceRecipe(length=16),
         learning=LearningRecipe(**{"batch": BATCH, "lr": 0.01} | learning),
@@ -81,7 +83,7 @@ def masked(**learning: Any) -> NetRecipe:
         base,
         embedding=replace(base.embedding, segments=2),
         visibility="bidirectional",
-        objectives="mlm+nsp",
+        objectives=parse_objectives("mlm+nsp"),
         sequence=SequenceRecipe(format="segment-pair", length=32),
     )
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from firth.errors import CorpusError, RecipeError
 from firth.fit.batches import Batches, Cursor, vocabulary_of
 from firth.nets.batch import Batch
+from firth.nets.network import build_network
 from firth.nets.recipe import Format
-from firth.objectives.registry import make_objectives
+from firth.objectives.heads.build import make_heads
 from firth.text.corpus import read_corpus
 from firth.tokens.build import open_tokens
 from firth.tokens.recipe import TokenizerRecipe
@@ -224,7 +225,7 @@ def test_all_of_a_real_text_is_read_in_full_rows(shared_data: Path, language: st
     assert vocabulary.counts.sum() == len(store) + store.info.sentences
     for form in FORMATS:
         recipe = small_recipe("mlm+sop" if form.endswith("pair") else "mlm", form=form, length=128, batch=4096)
-        objectives = list(make_objectives(recipe, vocabulary).values())
+        objectives = list(make_heads(recipe, build_network(recipe, vocabulary, 0)).values())
         batches = Batches(recipe, store, objectives, 0)
         made = [batch for step in one_epoch(batches) for batch in step]
         assert batches.fill > (0.96 if form == "sentence-pair" else 0.97)  # many are longer than half a row

@@ -31,7 +31,7 @@ from firth.fit.loop import (
 )
 from firth.nets.batch import Batch, Loss
 from firth.nets.recipe import NetRecipe
-from firth.objectives.clm import CausalLM
+from firth.objectives.heads.clm import CausalLMHead
 from firth.recipes.nets import resize
 from firth.recipes.table import find_recipe
 from tests.command import firth as command
@@ -192,7 +192,7 @@ def test_an_infinite_loss_stops_the_run_and_the_last_checkpoint_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FIRTH_CHECKPOINT", "0")
-    whole, calls = CausalLM.loss, []
+    whole, calls = CausalLMHead.loss, []
 
     def broken(*given: Any) -> Loss:
         calls.append(1)
@@ -200,7 +200,7 @@ def test_an_infinite_loss_stops_the_run_and_the_last_checkpoint_stays(
         return Loss(found.total * float("nan"), found.count) if len(calls) > 20 else found
 
     with monkeypatch.context() as patched:
-        patched.setattr(CausalLM, "loss", broken)
+        patched.setattr(CausalLMHead, "loss", broken)
         with pytest.raises(
             TrainingError, match=r"step \d+: continue .* resume=True settings={'learning.lr': 0.005}, say"
         ):
@@ -309,6 +309,6 @@ def test_batches_without_predictions_have_no_loss() -> None:
 
 def test_fixed_batches_come_from_the_held_out_text() -> None:
     trainer = open_small(masked(), make_run(budget="3ktok", valid=True))
-    other = Batches(trainer.recipe, trainer.batches.store, list(trainer.module.objectives.values()), 0).fixed(1000)
+    other = Batches(trainer.recipe, trainer.batches.store, trainer.module.objectives, 0).fixed(1000)
     assert sum(part.tokens for part in valid_batches(trainer)) <= 300
     assert sum(part.tokens for part in other) > 300

@@ -93,7 +93,7 @@ def test_defaults_of_small_runs() -> None:
     """No dropout within one epoch; masked models have adjacent heads and a higher masking rate."""
     chosen, reason = resolve.small_run_defaults(bert(), [], planned=1e6, text=10**7)
     assert chosen.encoder.dropout == chosen.encoder.attention_dropout == chosen.embedding.dropout == 0
-    assert chosen.masking.rate == 0.3
+    assert chosen.predicted == 0.3
     assert chosen.encoder.init == "adjacent"
     assert chosen.embedding.init == "vectors"
     assert reason == (
@@ -103,9 +103,9 @@ def test_defaults_of_small_runs() -> None:
     assert resolve.small_run_defaults(bert(), [], planned=1e6, text=10**4).recipe.embedding.init == "random"
     assert resolve.small_run_defaults(lstm(), [], planned=1e6, text=10**7).recipe.embedding.init == "random"
     again = resolve.small_run_defaults(bert(), [], planned=2e7, text=10**7).recipe
-    assert (again.encoder.dropout, again.masking.rate) == (0.1, 0.3)
+    assert (again.encoder.dropout, again.predicted) == (0.1, 0.3)
     assert resolve.small_run_defaults(bert(), [], planned=2e9, text=10**8) == (bert(), "")
-    by_hand = ["encoder.dropout=0.1", "masking.rate=0.15", "encoder.init=random", "embedding.dropout=0.1"]
+    by_hand = ["encoder.dropout=0.1", "mlm.masking.rate=0.15", "encoder.init=random", "embedding.dropout=0.1"]
     by_hand.append("embedding.init=random")
     eased = resolve.small_run_defaults(bert(), by_hand, 1e6, 10**7).recipe
     assert (eased.encoder, eased.embedding) == (replace(bert().encoder, attention_dropout=0.0), bert().embedding)
@@ -169,7 +169,7 @@ def test_a_finished_short_run_is_resumed_at_once(tmp_path: Path) -> None:
     assert made.code == 0, made.err
     assert "no dropout" in made.err
     assert command(*arguments, "--resume").code == 0
-    other = command(*arguments, "--resume", "--set", "masking.rate=0.2")
+    other = command(*arguments, "--resume", "--set", "mlm.masking.rate=0.2")
     assert "another recipe" in other.err
 
 

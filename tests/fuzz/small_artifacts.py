@@ -21,7 +21,7 @@ from firth.nets.model import NetModel
 from firth.nets.network import Vocabulary, build_network
 from firth.nets.recipe import NetRecipe
 from firth.nets.restore import make_model
-from firth.objectives.registry import make_objectives
+from firth.objectives.heads.build import make_heads
 from firth.recipes.table import find_recipe
 from firth.recipes.values import override
 from firth.tasks.examples import TagExample, TextExample
@@ -153,7 +153,8 @@ def net(recipe: str, settings: Sequence[str] = ()) -> NetModel:
     made = override(found.with_tokenizer(words().recipe), [*small, *wide, *settings])
     assert isinstance(made, NetRecipe)
     vocabulary = Vocabulary(words().vocabulary, np.arange(len(words()), dtype=np.int64))
-    network, objectives = build_network(made, vocabulary, 1), make_objectives(made, vocabulary)
+    network = build_network(made, vocabulary, 1)
+    objectives = make_heads(made, network)
     heads = {
         f"heads.{name}.{part}": parameter.detach()
         for name, objective in objectives.items()

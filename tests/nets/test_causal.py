@@ -145,7 +145,7 @@ def test_streams_carry_context_and_sentences_do_not(name: str) -> None:
     assert second[0] == pytest.approx(second[1], abs=1e-9) == apart[1].logprob
 
 
-@pytest.mark.parametrize("name", ["gpt", "lstm", "sa-lstm", "ffnn"])
+@pytest.mark.parametrize("name", ["gpt", "lstm", "ffnn"])
 def test_documents_in_batches_score_as_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a batch ends within a document: `gpt` has 12 positions, so that windows go on, too."""
     model = causal(name, sequence=replace(causal(name).recipe.sequence, format="stream", length=12))

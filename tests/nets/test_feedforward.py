@@ -18,6 +18,7 @@ from firth.nets.encoders.feedforward import Bilinear, IdentityEncoder, WindowEnc
 from firth.nets.network import Vocabulary, build_network, make_encoder
 from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe, OutputRecipe
 from firth.nets.visibility import AttentionMask
+from firth.objectives.registry import parse_objectives
 
 SEQUENCE_IDS = torch.tensor([[0, 0, 0, 1, 1, 1, -1], [0, 1, 1, 1, 1, 2, 2]])
 
@@ -39,7 +40,7 @@ def recipe(kind: str, width: int = 6, visibility: str = "causal", output: str = 
         embedding=EmbeddingRecipe(width=6),
         encoder=EncoderRecipe(**{**settings, **encoder}),
         visibility=visibility,  # type: ignore[arg-type]
-        objectives=objective,
+        objectives=parse_objectives(objective),
         output=OutputRecipe(kind=output),  # type: ignore[arg-type]
     )
 

@@ -13,6 +13,7 @@ from firth.abilities import Fills, Generates, Scores
 from firth.errors import AbilityError
 from firth.nets.masked import MaskedNet
 from firth.nets.scoring import make_batch
+from firth.objectives.registry import parse_objectives
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK
 from tests.nets.small_nets import MASKED, TEXTS, small_net
 
@@ -208,7 +209,10 @@ def test_abilities_are_those_of_the_objectives() -> None:
 def test_a_masked_model_of_streams_has_sentence_ends() -> None:
     model = masked(kind="words", length=20)
     streamed = masked(
-        kind="words", length=20, sequence=replace(model.recipe.sequence, format="stream"), objectives="mlm"
+        kind="words",
+        length=20,
+        sequence=replace(model.recipe.sequence, format="stream"),
+        objectives=parse_objectives("mlm"),
     )
     ids = [7, 8, 9]
     text = " ".join(model.words[one] for one in ids)

@@ -16,6 +16,7 @@ from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
 from firth.nets.network import HiddenStates, KVCache, Network, Vocabulary, build_network
 from firth.nets.recipe import NetRecipe
+from firth.objectives.registry import parse_objectives
 from firth.recipes.nets import albert, bert, gpt2, roberta
 
 transformers = pytest.importorskip("transformers")
@@ -94,7 +95,11 @@ def masked_names(model: str, layer: str, shared: str = "attention.self.query|key
 
 
 def bert_pair() -> Pair:
-    recipe = replace(small(bert()), objectives="mlm", sequence=replace(small(bert()).sequence, format="full-sentences"))
+    recipe = replace(
+        small(bert()),
+        objectives=parse_objectives("mlm"),
+        sequence=replace(small(bert()).sequence, format="full-sentences"),
+    )
     layer = "bert.encoder.layer.*"
     names = masked_names("bert", layer) | {
         "encoders.0.layers.*.attention.out": f"{layer}.attention.output.dense",
@@ -133,7 +138,9 @@ def roberta_pair() -> Pair:
 
 def albert_pair() -> Pair:
     recipe = replace(
-        small(albert()), objectives="mlm", sequence=replace(small(albert()).sequence, format="full-sentences")
+        small(albert()),
+        objectives=parse_objectives("mlm"),
+        sequence=replace(small(albert()).sequence, format="full-sentences"),
     )
     layer = "albert.encoder.albert_layer_groups.0.albert_layers.0"
     names = masked_names("albert", layer, "attention.query|key|value") | {
@@ -300,7 +307,12 @@ def test_the_same_seed_gives_the_same_network_and_the_same_step() -> None:
 
 def test_two_directions_are_concatenated() -> None:
     base = small(gpt2())
-    recipe = replace(base, visibility="forward+backward", objectives="bilm", output=replace(base.output, kind="full"))
+    recipe = replace(
+        base,
+        visibility="forward+backward",
+        objectives=parse_objectives("bilm"),
+        output=replace(base.output, kind="full"),
+    )
     network, ids = build(recipe), rows()
     shake(network)
     states = network(make_batch(ids))

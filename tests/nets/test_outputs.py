@@ -24,6 +24,7 @@ from firth.nets.outputs.clusters import AdaptiveSoftmax, ClassSoftmax, Segment, 
 from firth.nets.outputs.output import NEVER_PREDICTED, ExactLayer, OutputLayer, frequencies, predictable
 from firth.nets.outputs.trees import HuffmanTree, LearnedTree, TreeSoftmax, find_paths, huffman_tree, split_tree
 from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe, OutputRecipe
+from firth.objectives.registry import parse_objectives
 
 KINDS = ("classes", "huffman", "tree", "importance", "nce", "adaptive")
 EVERY = pytest.mark.parametrize("kind", KINDS)
@@ -169,7 +170,7 @@ def test_the_same_rng_gives_the_same_loss(kind: str) -> None:
 
 @EVERY
 def test_each_direction_predicts_by_itself(kind: str) -> None:
-    recipe = replace(recipe_of(kind), visibility="forward+backward", objectives="bilm")
+    recipe = replace(recipe_of(kind), visibility="forward+backward", objectives=parse_objectives("bilm"))
     assert recipe.width == 2 * WIDTH
     layer = make_output(recipe, zipf(40), Embedding(recipe, [str(number) for number in range(40)]))
     assert layer.log_probabilities(torch.zeros(3, WIDTH)).shape == (3, 40)

@@ -14,12 +14,14 @@ from firth.nets.recipe import (
     EncoderRecipe,
     Format,
     LearningRecipe,
-    MaskingRecipe,
     NetRecipe,
     OutputRecipe,
     SequenceRecipe,
     Visibility,
 )
+from firth.objectives.masking import Masking
+from firth.objectives.mlm import MaskedLM
+from firth.objectives.registry import parse_objectives
 from firth.tokens.build import StoreWriter
 from firth.tokens.encoder import EncodedSentences
 from firth.tokens.store import TokenStore
@@ -90,8 +92,10 @@ def small_recipe(
         embedding=EmbeddingRecipe(width=8, positions="none" if ranking else "learned", segments=2 if pairs else 0),
         encoder=encoder,
         visibility=VISIBILITY.get(objectives, "bidirectional"),
-        objectives=objectives,
-        masking=MaskingRecipe(**masking),  # type: ignore[arg-type]
+        objectives=tuple(
+            replace(one, masking=Masking(**masking)) if isinstance(one, MaskedLM) else one  # type: ignore[arg-type]
+            for one in parse_objectives(objectives)
+        ),
         output=OutputRecipe(kind="full"),
         sequence=SequenceRecipe(format=form, length=length),
         learning=LearningRecipe(batch=batch, grad_accumulation=grad_accumulation),

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from firth.nets.batch import Batch
-from firth.nets.recipe import MaskingRecipe
-from firth.objectives.mlm import ChosenPositions, choose_positions, mask_tokens, span_length_probabilities
+from firth.objectives.heads.masking import ChosenPositions, choose_positions, mask_tokens, span_length_probabilities
+from firth.objectives.masking import Masking
 from firth.text.corpus import read_corpus
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK
@@ -37,7 +37,7 @@ def rows_of(rows: int, width: int, rng: np.random.Generator, word: int = 1, voca
     return Batch(torch.from_numpy(ids), torch.from_numpy(starts), row_seeds=torch.arange(rows))
 
 
-def chosen(batch: Batch, recipe: MaskingRecipe, seed: int = 0) -> tuple[ChosenPositions, npt.NDArray[np.bool_]]:
+def chosen(batch: Batch, recipe: Masking, seed: int = 0) -> tuple[ChosenPositions, npt.NDArray[np.bool_]]:
     groups = choose_positions(batch, recipe, np.random.default_rng(seed))
     flags = np.zeros(batch.ids.numel(), dtype=bool)
     flags[groups.positions.numpy()] = True
@@ -51,7 +51,7 @@ def word_numbers(batch: Batch) -> npt.NDArray[np.int64]:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_expected_fraction_is_the_rate(policy: str) -> None:
-    recipe = MaskingRecipe(policy=policy, max_length=10)  # type: ignore[arg-type]
+    recipe = Masking(policy=policy, max_length=10)  # type: ignore[arg-type]
     batch = rows_of(4000, 66, np.random.default_rng(1), word=3)
     _, flags = chosen(batch, recipe)
     counts = flags.sum(axis=1)
@@ -66,7 +66,7 @@ def test_the_expected_fraction_is_the_rate(policy: str) -> None:
 
 def test_the_number_of_tokens_is_exact_up_to_random_rounding() -> None:
     batch = rows_of(2000, 33, np.random.default_rng(2))
-    _, flags = chosen(batch, MaskingRecipe())
+    _, flags = chosen(batch, Masking())
     counts = flags.sum(axis=1)  # 0.15 x 31 = 4.65
     assert set(counts.tolist()) == {4, 5}
     found = int((counts == 5).sum())
@@ -75,7 +75,7 @@ def test_the_number_of_tokens_is_exact_up_to_random_rounding() -> None:
 
 def test_long_words_are_as_likely_as_short_ones() -> None:
     batch = rows_of(6000, 40, np.random.default_rng(3), word=4)
-    _, flags = chosen(batch, MaskingRecipe(policy="word"))
+    _, flags = chosen(batch, Masking(policy="word"))
     inner = np.s_[:, 1:-1]
     words = word_numbers(batch)
     for size in (1, 2, 3):
@@ -88,7 +88,7 @@ def test_long_words_are_as_likely_as_short_ones() -> None:
 @pytest.mark.parametrize(("policy", "max_length"), [("ngram", 3), ("ngram", 5), ("span", 10)])
 def test_lengths_have_the_stated_distribution(policy: str, max_length: int) -> None:
     batch = rows_of(150, 1500, np.random.default_rng(4), word=2)
-    groups, _ = chosen(batch, MaskingRecipe(policy=policy, max_length=max_length))  # type: ignore[arg-type]
+    groups, _ = chosen(batch, Masking(policy=policy, max_length=max_length))  # type: ignore[arg-type]
     words = word_numbers(batch).flatten()
     positions, numbers = groups.positions.numpy(), groups.groups.numpy()
     firsts = np.flatnonzero(np.diff(numbers, prepend=-1))
@@ -108,7 +108,7 @@ def test_lengths_have_the_stated_distribution(policy: str, max_length: int) -> N
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_chosen_become_masks_random_tokens_or_stay(policy: str) -> None:
-    recipe = MaskingRecipe(policy=policy, max_length=10)  # type: ignore[arg-type]
+    recipe = Masking(policy=policy, max_length=10)  # type: ignore[arg-type]
     batch = rows_of(400, 258, np.random.default_rng(5), word=3, vocabulary=300)
     before = batch.ids.clone().flatten()
     groups, flags = chosen(batch, recipe)
@@ -150,7 +150,7 @@ def test_arbitrary_rows(
     ids = torch.tensor(rows)
     starts = torch.tensor([[bool(words >> position & 1) for position in range(7)]] * len(rows))
     batch = Batch(ids, starts)
-    recipe = MaskingRecipe(policy=policy, rate=rate, max_length=max_length)  # type: ignore[arg-type]
+    recipe = Masking(policy=policy, rate=rate, max_length=max_length)  # type: ignore[arg-type]
     groups, flags = chosen(batch, recipe, seed)
     positions = groups.positions.numpy()
     assert np.all(np.diff(positions) > 0)
@@ -172,7 +172,7 @@ def test_arbitrary_rows(
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_noise_of_a_row_is_its_own(policy: str) -> None:
-    recipe = MaskingRecipe(policy=policy)  # type: ignore[arg-type]
+    recipe = Masking(policy=policy)  # type: ignore[arg-type]
     batch = rows_of(12, 60, np.random.default_rng(7), word=2)
     order = torch.randperm(12, generator=torch.Generator().manual_seed(0))[:7]
     assert batch.row_seeds is not None
@@ -191,7 +191,7 @@ def test_the_noise_of_a_row_is_its_own(policy: str) -> None:
 
 def test_a_vocabulary_of_special_tokens_alone_has_no_random_ones() -> None:
     batch = Batch(torch.full((20, 20), UNK), torch.ones((20, 20), dtype=torch.bool))
-    recipe = replace(MaskingRecipe(), mask=0.0, random=1.0)
+    recipe = replace(Masking(), mask=0.0, random=1.0)
     rng = np.random.default_rng(0)
     mask_tokens(batch, choose_positions(batch, recipe, rng), recipe, 5, rng)
     assert torch.all(batch.ids == UNK)
@@ -232,14 +232,14 @@ def test_annotated_words_are_masked_whole(model: str, sentences: list[list[str]]
     batch, words = labelled_batch(model, sentences, joint)
     split = 0
     for seed in range(40):
-        _, flags = chosen(batch, MaskingRecipe(policy=policy), seed)  # type: ignore[arg-type]
+        _, flags = chosen(batch, Masking(policy=policy), seed)  # type: ignore[arg-type]
         for row, numbers in zip(flags, words, strict=True):
             for word in set(numbers):
                 inside = row[: len(numbers)][np.array(numbers) == word]
                 assert inside.all() or not inside.any()
                 split += int(inside.size > 1 and inside.all())
     assert split > 0  # words of several tokens were among them
-    tokens = [chosen(batch, MaskingRecipe(), seed)[1] for seed in range(40)]
+    tokens = [chosen(batch, Masking(), seed)[1] for seed in range(40)]
     assert any(
         0 < flags[0][: len(words[0])][np.array(words[0]) == word].mean() < 1 for flags in tokens for word in words[0]
     )  # single tokens do not keep words whole

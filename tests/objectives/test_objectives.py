@@ -15,17 +15,19 @@ from firth.errors import RecipeError
 from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.network import Network, build_network
-from firth.nets.recipe import OBJECTIVES, NetRecipe
-from firth.objectives.bilm import BidirectionalLM
-from firth.objectives.clm import first_positions
-from firth.objectives.objective import Objective
-from firth.objectives.pairs import PairClassification
-from firth.objectives.registry import make_objectives, union_positions
+from firth.nets.recipe import Format, NetRecipe
+from firth.objectives.heads.bilm import BidirectionalLMHead
+from firth.objectives.heads.build import make_heads, union_positions
+from firth.objectives.heads.clm import first_positions
+from firth.objectives.heads.head import ObjectiveHead
+from firth.objectives.heads.pairs import PairClassificationHead
+from firth.objectives.registry import OBJECTIVES
 from firth.objectives.sequences import Sequences
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK
 from tests.objectives.small_stores import small_recipe, small_vocabulary
 
 PAIRED = ("nsp", "sop")
+FORMATS: dict[str, Format] = {"nsp": "sentence-pair", "sop": "sentence-pair", "autoencoding": "sentences"}
 
 
 @pytest.fixture(autouse=True)
@@ -54,15 +56,15 @@ def packed_rows(rows: int = 4, seed: int = 0) -> Batch:
     return batch
 
 
-def made(name: str, **changes: object) -> tuple[NetRecipe, Network, Objective, Batch]:
+def made(name: str, **changes: object) -> tuple[NetRecipe, Network, ObjectiveHead, Batch]:
     """A recipe, its network in double precision, its objective and a corrupted batch."""
-    recipe = small_recipe(name, form="sentence-pair" if name in PAIRED else "stream")
+    recipe = small_recipe(name, form=FORMATS.get(name, "stream"))
     recipe = replace(recipe, embedding=replace(recipe.embedding, segments=0), **changes)  # type: ignore[arg-type]
     vocabulary = small_vocabulary()
     network = build_network(recipe, vocabulary, 1).double()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(2)
-        objective = make_objectives(recipe, vocabulary)[name].double()
+        objective = make_heads(recipe, network)[name].double()
     for parameter in [*network.parameters(), *objective.parameters()]:
         parameter.data.mul_(8)  # so that states differ
     batch = packed_rows()
@@ -70,7 +72,7 @@ def made(name: str, **changes: object) -> tuple[NetRecipe, Network, Objective, B
     return recipe, network, objective, batch
 
 
-def loss_of(network: Network, objective: Objective, batch: Batch) -> Loss:
+def loss_of(network: Network, objective: ObjectiveHead, batch: Batch) -> Loss:
     batch = objective.rewrite(batch, network, None)
     return objective.loss(network, network(batch, objective.positions(batch)), batch, None)
 
@@ -172,7 +174,7 @@ def test_clm_predicts_the_next_token_of_the_sequence() -> None:
 
 def test_bilm_predicts_next_and_previous_by_its_halves() -> None:
     _, network, objective, batch = made("bilm")
-    assert isinstance(objective, BidirectionalLM)
+    assert isinstance(objective, BidirectionalLMHead)
     states = network(batch, objective.positions(batch))
     forward, backward = objective.direction_losses(network, states, batch, None)
     whole = network(batch).last_hidden_state.view(4, 16, 16)
@@ -211,7 +213,7 @@ def test_mlm_predicts_masked_tokens_alone() -> None:
 @pytest.mark.parametrize("name", PAIRED)
 def test_pairs_are_classified_by_the_first_state_of_a_sequence(name: str) -> None:
     _, network, objective, batch = made(name)
-    assert isinstance(objective, PairClassification)
+    assert isinstance(objective, PairClassificationHead)
     assert {key for key, _ in objective.named_parameters()} == {
         f"{layer}.{kind}" for layer in ("pooler", "classifier") for kind in ("weight", "bias")
     }
@@ -360,5 +362,5 @@ def test_the_union_of_positions() -> None:
 
 def test_objectives_own_their_layers() -> None:
     recipe = small_recipe("mlm+nsp+sop", form="segment-pair")
-    heads = nn.ModuleDict(make_objectives(recipe, small_vocabulary()))
+    heads = nn.ModuleDict(make_heads(recipe, build_network(recipe, small_vocabulary(), 0)))
     assert {name.split(".")[0] for name, _ in heads.named_parameters()} == {"nsp", "sop"}

@@ -77,7 +77,7 @@ WINDOW = [
 """A window on both sides: the same objective without attention."""
 WIDER = ["embedding.width=64", "encoder.width=64", "encoder.norm=pre", "learning.lr=0.003", "learning.batch=256"]
 """What a Transformer needs to find out within seconds where to look: steps, and room."""
-ALL_HIDDEN = ["masking.rate=0.3", "masking.mask=1", "masking.random=0"]
+ALL_HIDDEN = ["mlm.masking.rate=0.3", "mlm.masking.mask=1", "mlm.masking.random=0"]
 """No wrong words beside the hidden ones: then the best model is the conditional probability itself."""
 SENTENCES = ["objectives=mlm", "sequence.format=sentences", "embedding.segments=0"]
 

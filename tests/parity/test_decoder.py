@@ -13,6 +13,7 @@ from torch import Tensor
 from firth.artifact.formats.huggingface_weights import to_huggingface
 from firth.fit.backbones import decoder_network
 from firth.nets.model import own_tensors
+from firth.objectives.registry import parse_objectives
 from firth.recipes.nets import bert
 from firth.tasks.examples import GenerateExample
 from firth.tasks.generate import EncoderDecoderTask, GenerateTask, with_cross_attention
@@ -60,7 +61,10 @@ def their_decoder(task: EncoderDecoderTask, like: Any) -> Any:
 def test_losses_and_gradients_are_those_of_bert_as_a_decoder() -> None:
     encoder_model, causal = model_of(small(bert())), small(bert())
     causal = replace(
-        causal, visibility="causal", objectives="clm", sequence=replace(causal.sequence, format="sentences", length=24)
+        causal,
+        visibility="causal",
+        objectives=parse_objectives("clm"),
+        sequence=replace(causal.sequence, format="sentences", length=24),
     )
     other = model_of(causal, seed=2)
     decoder_recipe = with_cross_attention(decoder_network(other, encoder_model).recipe, encoder_model.recipe.width)

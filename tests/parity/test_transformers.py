@@ -19,8 +19,8 @@ from firth.artifact.formats.huggingface_weights import parameter_shapes
 from firth.nets.batch import Batch
 from firth.nets.network import Network, Vocabulary, build_network
 from firth.nets.recipe import NetRecipe
-from firth.objectives.objective import Objective
-from firth.objectives.registry import make_objectives
+from firth.objectives.heads.build import make_heads
+from firth.objectives.heads.head import ObjectiveHead
 from firth.recipes.nets import SIZES, albert, bert, gpt, gpt2, resize, roberta
 
 with warnings.catch_warnings():
@@ -38,10 +38,10 @@ def vocabulary(tokens: int = TOKENS) -> Vocabulary:
     return Vocabulary([f"w{number}" for number in range(tokens)], np.zeros(tokens, dtype=np.int64))
 
 
-def ours(recipe: NetRecipe) -> tuple[Network, dict[str, Objective]]:
+def ours(recipe: NetRecipe) -> tuple[Network, dict[str, ObjectiveHead]]:
     """A network and its objectives in double precision, with no parameter at 0 or 1."""
     network = build_network(recipe, vocabulary(), seed=3).double().eval()
-    objectives = make_objectives(recipe, vocabulary())
+    objectives = make_heads(recipe, network)
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for module in (network, *objectives.values()):
@@ -50,7 +50,7 @@ def ours(recipe: NetRecipe) -> tuple[Network, dict[str, Objective]]:
     return network, objectives
 
 
-def heads_of(objectives: Mapping[str, Objective]) -> dict[str, Tensor]:
+def heads_of(objectives: Mapping[str, ObjectiveHead]) -> dict[str, Tensor]:
     return {
         f"heads.{name}.{part}": parameter
         for name, objective in objectives.items()
@@ -72,7 +72,7 @@ def theirs(config: dict[str, Any], tensors: Mapping[str, Tensor]) -> Any:
     return model
 
 
-def exported(network: Network, objectives: Mapping[str, Objective]) -> Any:
+def exported(network: Network, objectives: Mapping[str, ObjectiveHead]) -> Any:
     state = {name: parameter.detach() for name, parameter in network.named_parameters()}
     heads = {name: parameter.detach() for name, parameter in heads_of(objectives).items()}
     return theirs(*to_huggingface(network.recipe, state, heads))

@@ -152,7 +152,7 @@ NETS = {
     "batch_size": "learning.batch (tokens per step in pre-training, examples per step in fine-tuning)",
     "max_length": "sequence.length",
     "max_seq_length": "sequence.length",
-    "mlm_probability": "masking.rate",
+    "mlm_probability": "mlm.masking.rate",
     "weight_decay": "learning.weight_decay",
     "min_frequency": "tokenizer.min_count",
 }

@@ -40,7 +40,7 @@ from firth.vectors.model import VectorModel
 from firth.vectors.recipe import Word2vecRecipe
 
 _VECTOR_FIELDS = ("epochs", "lr", "mode", "subsample", "negatives", "window")  # that may be changed
-_NET_FIELDS = ("objectives", "masking", "sequence.format", "learning", "tokenizer.vocab_size")  # that may be changed
+_NET_FIELDS = ("objectives", "sequence.format", "learning", "tokenizer.vocab_size")  # that may be changed
 _FIXED_NET_FIELDS = ("tokenizer", "embedding", "encoder", "visibility", "output")
 _GROWTH = 1.25  # factor by which a vocabulary grows by default
 

@@ -14,6 +14,7 @@ from firth.nets.model import NetModel, own_tensors
 from firth.nets.network import Vocabulary, build_network
 from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe, OutputRecipe, SequenceRecipe
 from firth.nets.restore import load_tensors, make_model
+from firth.objectives.clm import CausalLM
 from firth.tasks.generate import is_masked_lm
 from firth.text.corpus import Corpus
 from firth.tokens.tokenizer import FIRST_WORD, UNK, Tokenizer
@@ -64,13 +65,13 @@ def causal_network(model: NetModel) -> NetModel:
     recipe = model.recipe
     if recipe.encoder.kind == "none" or recipe.visibility == "forward+backward":
         raise AbilityError("only a unidirectional network or a Transformer can generate: fine-tune a gpt or a bert.")
-    if "clm" in recipe.names or is_masked_lm(recipe):
+    if "next" in recipe.predicts or is_masked_lm(recipe):
         return model
     changed = replace(
         recipe,
         encoder=replace(recipe.encoder, init="random"),
         visibility="causal",
-        objectives="clm",
+        objectives=(CausalLM(),),
         sequence=replace(recipe.sequence, format="sentences"),
     )
     return with_recipe(model, changed)

@@ -19,12 +19,11 @@ from firth.memory import drop_page_cache
 from firth.nets.batch import Batch
 from firth.nets.network import Vocabulary
 from firth.nets.recipe import NetRecipe
-from firth.objectives.objective import Objective
+from firth.objectives.heads.head import ObjectiveHead
 from firth.objectives.sequences import Integers
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import BOS, EOS, Tokenizer
 
-_VARIANTS = 10  # of duplicated masks (Devlin et al. 2019)
 _MIN_LENGTH = 16  # of rows in the short phase
 _CHUNK = 1 << 20  # ids counted at a time
 _ORDER, _LAYOUT, _PAIR, _CORRUPT = range(4)  # purposes of random numbers
@@ -51,14 +50,12 @@ class Batches:
     ([(1, 9)], 6, Cursor(epoch=1, row=0))
     """
 
-    def __init__(self, recipe: NetRecipe, store: TokenStore, objectives: Sequence[Objective], seed: int) -> None:
+    def __init__(self, recipe: NetRecipe, store: TokenStore, objectives: Sequence[ObjectiveHead], seed: int) -> None:
         if len(store) == 0:
             raise CorpusError("there is no token in the text to train on: check it with firth check.")
         self.recipe, self.store, self.objectives, self.seed = recipe, store, tuple(objectives), seed
-        self._copies = max((objective.copies for objective in objectives), default=1)
+        self._copies = max((objective.copies for objective in recipe.objectives), default=1)
         form, length = recipe.sequence.format, recipe.sequence.length
-        if self._copies > 1 and form == "stream":
-            raise RecipeError(f"{recipe.objectives} needs sequences, not a stream: set sequence.format=sentences.")
         if text_capacity(form, length, self._copies) < 2:
             raise RecipeError(f"sequence.length={length} leaves no space for text: set it to 128, say.")
         self._rows = lru_cache(maxsize=3)(self._build_rows)
@@ -121,8 +118,8 @@ class Batches:
 
     def _variant(self, epoch: int) -> int:
         """The variant of layout and masking of an epoch; epochs with the same one differ in the order of rows."""
-        mode = self.recipe.masking.mode
-        return 0 if mode == "static" else epoch % _VARIANTS if mode == "duplicated" else epoch
+        limits = [objective.variants for objective in self.recipe.objectives if objective.variants]
+        return epoch % min(limits) if limits else epoch
 
     def _build_rows(self, seed: int, variant: int, length: int) -> BatchRows:
         form, bidirectional = self.recipe.sequence.format, self.recipe.visibility == "bidirectional"

@@ -35,7 +35,8 @@ from firth.fit.trainer import CURVE, METRICS, MetricsFile, Trainer, draw_curve, 
 from firth.metrics.tags import scheme_of
 from firth.nets.model import NetModel
 from firth.nets.network import build_network
-from firth.objectives.registry import make_objectives
+from firth.objectives.clm import CausalLM
+from firth.objectives.heads.build import make_heads
 from firth.progress import note
 from firth.recipes.values import Settings, recipe_to_json, setting_list
 from firth.tasks.builtin import builtin_examples
@@ -244,7 +245,7 @@ def _new_task(config: FinetuneConfig, recipe: TaskRecipe, base: NetModel) -> Tas
             task.init_decoder(config.decoder.network)
     if recipe.head.balanced and recipe.labels:
         counts = Counter(label for example in config.train for label in known_labels(example))
-        task.weights = class_weights(counts, recipe.labels)
+        task.label_weights = class_weights(counts, recipe.labels)
     return task
 
 
@@ -254,7 +255,7 @@ def open_trainer(run: FinetuneRun) -> Trainer:
     network = run.base.network.train()
     auxiliary = {}
     if recipe.lm_weight:
-        auxiliary = make_objectives(replace(run.base.recipe, objectives="clm"), network.vocabulary)
+        auxiliary = make_heads(replace(run.base.recipe, objectives=(CausalLM(weight=recipe.lm_weight),)), network)
     module = TaskTrainingModule(network, run.task, recipe, auxiliary)
     assert isinstance(recipe.learning.lr, float | int)
     net_recipe = replace(recipe.network, learning=recipe.learning)

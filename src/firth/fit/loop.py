@@ -29,8 +29,8 @@ from firth.nets.dropout import DropoutRng
 from firth.nets.model import own_tensors
 from firth.nets.network import Network, Vocabulary, build_network
 from firth.nets.recipe import LearningRecipe, NetRecipe
-from firth.objectives.objective import Objective
-from firth.objectives.registry import make_objectives, union_positions
+from firth.objectives.heads.build import make_heads, union_positions
+from firth.objectives.heads.head import ObjectiveHead
 
 PREFETCH = 3
 """Steps whose batches are built ahead."""
@@ -41,37 +41,55 @@ T = TypeVar("T")
 
 
 class TrainingModule(nn.Module):
-    """A network with its training objectives; the layers of an objective are `heads.NAME.*`."""
+    """A network with the heads of its training objectives; the layers of a head are `heads.NAME.*`."""
 
-    def __init__(self, network: Network, objectives: Mapping[str, Objective]) -> None:
+    def __init__(self, network: Network, heads: Mapping[str, ObjectiveHead]) -> None:
         super().__init__()
         self.network = network
-        self.heads = nn.ModuleDict(objectives)
+        self.heads = nn.ModuleDict(heads)
+        self.progress = 0.0
+        """The fraction of the training that is done."""
 
     @property
-    def objectives(self) -> dict[str, Objective]:
-        """The objectives by name."""
-        return {name: head for name, head in self.heads.items() if isinstance(head, Objective)}
+    def objectives(self) -> list[ObjectiveHead]:
+        """The heads of all objectives."""
+        return [head for head in self.heads.values() if isinstance(head, ObjectiveHead)]
+
+    def active(self, batch: Batch) -> list[ObjectiveHead]:
+        """The heads of the objectives that a batch is for, and that are trained now."""
+        given = batch.objectives
+        named = (one for one in self.objectives if given is None or one.name in given)
+        return [one for one in named if any(one.weights(self.progress).values())]
+
+    def weights(self) -> dict[str, float]:
+        """The factor of each mean loss."""
+        return {name: weight for one in self.objectives for name, weight in one.weights(self.progress).items()}
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        """The number of predictions of each loss on a batch."""
+        return {name: count for one in self.active(batch) for name, count in one.counts(batch).items()}
 
     def losses(self, batch: Batch, rng: DropoutRng | None) -> dict[str, Loss]:
-        """The loss of each objective on a batch; in evaluation mode without an RNG for dropout."""
-        objectives = self.objectives
-        for objective in objectives.values():
-            batch = objective.rewrite(batch, self.network, rng)
-        positions = predicted_positions(objectives, batch)
-        if positions is not None and not len(positions):
-            return {name: Loss(torch.zeros(()), 0) for name in objectives}
+        """The losses on a batch by name; in evaluation mode without an RNG for dropout."""
+        active = self.active(batch)
+        for head in active:
+            batch = head.rewrite(batch, self.network, rng)
+        positions = predicted_positions(active, batch)
+        if not active or (positions is not None and not len(positions)):
+            return {name: Loss(torch.zeros(()), 0) for name in self.counts(batch)}
         states = self.network(batch, positions, rng)
-        return {name: one.loss(self.network, states, batch, rng) for name, one in objectives.items()}
+        return {name: loss for one in active for name, loss in one.losses(self.network, states, batch, rng).items()}
 
     def on_progress(self, fraction: float) -> Iterable[Tensor]:
         """Called with the training progress; the parameters that were reinitialised, whose optimiser state is void."""
+        self.progress = fraction
         return self.network.output.parameters() if self.network.output.update_structure(fraction) else ()
 
     def flops(self, batch: Batch) -> float:
         """Floating-point operations of a forward and backward pass over a batch."""
         rows, length = batch.shape
-        positions = predicted_positions(self.objectives, batch)
+        named = [one for one in self.objectives if batch.objectives is None or one.name in batch.objectives]
+        positions = predicted_positions(named, batch)
         predicted = 1.0 if positions is None else len(positions) / (rows * length)
         return BACKWARD * rows * length * self.network.flops(length, predicted)
 
@@ -87,9 +105,9 @@ class TrainingModule(nn.Module):
             own[...] = arrays[name]
 
 
-def predicted_positions(objectives: Mapping[str, Objective], batch: Batch) -> Tensor | None:
+def predicted_positions(heads: Sequence[ObjectiveHead], batch: Batch) -> Tensor | None:
     """The positions of a batch whose hidden states the objectives need; None: all."""
-    return union_positions([objective.positions(batch) for objective in objectives.values()])
+    return union_positions([head.positions(batch) for head in heads])
 
 
 def make_training_module(
@@ -99,7 +117,7 @@ def make_training_module(
     network = build_network(recipe, vocabulary, seed, embedding_init=vectors)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed + 1)
-        return TrainingModule(network, make_objectives(recipe, vocabulary))
+        return TrainingModule(network, make_heads(recipe, network))
 
 
 @dataclass
@@ -182,11 +200,8 @@ class StepResult(NamedTuple):
     """The norm of the gradient before clipping."""
     lr: float
     tokens: int
-
-    @property
-    def loss(self) -> float:
-        """The sum of the mean losses of all objectives."""
-        return sum(total / count for total, count in self.losses.values() if count)
+    loss: float
+    """The weighted sum of the mean losses."""
 
 
 def step_batches(
@@ -234,7 +249,8 @@ def training_steps(
         state.tokens += given.tokens
         state.flops += given.flops
         state.epoch, state.row = given.cursor.epoch, given.cursor.row
-        yield StepResult(losses, norm, step_lr, given.tokens)
+        means = {name: total / count for name, (total, count) in losses.items() if count}
+        yield StepResult(losses, norm, step_lr, given.tokens, weighted_sum(means, module.weights()))
 
 
 def optimizer_step(
@@ -254,11 +270,14 @@ def optimizer_step(
 
 def backward(module: TrainingModule, parts: Sequence[Batch], seed: int, step: int) -> dict[str, tuple[float, int]]:
     """Accumulate the gradients of the mean losses over all parts; the sum and count of each loss."""
-    counts = {name: sum(map(one.count, parts)) for name, one in module.objectives.items()}
+    counts, weights = _total_counts(module, parts), module.weights()
     sums = dict.fromkeys(counts, 0.0)
     for number, part in enumerate(parts):
         losses = module.losses(part, DropoutRng(seed, step, number))
-        loss_sum = torch.stack([losses[name].total / max(count, 1) for name, count in counts.items()]).sum()
+        if not losses:
+            continue
+        means = [weights[name] * (loss.total / max(counts[name], 1)) for name, loss in losses.items()]
+        loss_sum = torch.stack(means).sum()
         if loss_sum.requires_grad:
             loss_sum.backward()  # type: ignore[no-untyped-call]
         for name, loss in losses.items():
@@ -273,5 +292,23 @@ def measure_losses(module: TrainingModule, parts: Sequence[Batch]) -> dict[str, 
         for part in parts:
             for name, loss in module.losses(part, None).items():
                 sums.setdefault(name, []).append(float(loss.total))
-    counts = {name: sum(map(one.count, parts)) for name, one in module.objectives.items()}
+    counts = _total_counts(module, parts)
     return {name: float(np.sum(totals)) / counts[name] for name, totals in sums.items() if counts[name]}
+
+
+def _total_counts(module: TrainingModule, parts: Sequence[Batch]) -> dict[str, int]:
+    """The number of predictions of each loss on all batches."""
+    counts: dict[str, int] = {}
+    for part in parts:
+        for name, count in module.counts(part).items():
+            counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+def weighted_sum(losses: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """The loss that is minimised, from the mean losses.
+
+    >>> weighted_sum({"mlm": 2.0, "nsp": 0.5}, {"mlm": 1.0, "nsp": 2.0})
+    3.0
+    """
+    return sum(weights[name] * loss for name, loss in losses.items())

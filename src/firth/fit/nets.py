@@ -16,7 +16,14 @@ from firth.cores import cores
 from firth.errors import RecipeError, reading
 from firth.fit import resolve
 from firth.fit.batches import Batches, vocabulary_of
-from firth.fit.loop import TrainingModule, TrainingPlan, TrainingState, make_training_module, measure_losses
+from firth.fit.loop import (
+    TrainingModule,
+    TrainingPlan,
+    TrainingState,
+    make_training_module,
+    measure_losses,
+    weighted_sum,
+)
 from firth.fit.optimisers import make_optimiser
 from firth.fit.preflight import describe, make_plan
 from firth.fit.run import TrainingResult, TrainingRun
@@ -50,6 +57,8 @@ def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None
     tokenizer, store = run.open_tokens(recipe.tokenizer)
     if run.seed < 0:
         raise RecipeError(f"--seed {run.seed} must be 0 or more.")
+    if not recipe.objectives:
+        raise RecipeError("the recipe has no objective to train with: set objectives=clm or objectives=mlm, say.")
     if recipe.encoder.cross_width:
         raise RecipeError(
             "a text alone has no encoder states to attend to: leave encoder.cross_width out, and give --decoder to "
@@ -103,7 +112,7 @@ def open_trainer(
     if start is not None:
         names = {name: name if name.startswith("heads.") else f"network.{name}" for name in start.arrays()}
         module.restore(module.arrays() | {names[name]: array for name, array in start.arrays().items()})
-    objectives = list(module.objectives.values())
+    objectives = module.objectives
     batches = Batches(recipe, store, objectives, run.seed)
     began = time.monotonic() - spent
     if batches.split:
@@ -146,7 +155,7 @@ def open_trainer(
 
 def _evaluate(module: TrainingModule, parts: Sequence[Batch]) -> dict[str, Any]:
     losses = measure_losses(module, parts)
-    return {"valid_loss": sum(losses.values()), "valid_losses": losses}
+    return {"valid_loss": weighted_sum(losses, module.weights()), "valid_losses": losses}
 
 
 def _plan(
@@ -170,7 +179,9 @@ def _result(
 ) -> TrainingResult:
     module, state, recipe = trainer.module, trainer.state, trainer.recipe
     heads = {} if start is None else dict(start.heads)
-    heads |= {f"heads.{name}": tensor for name, tensor in module.heads.state_dict().items()}
+    heads |= {
+        f"heads.{one.name}.{name}": part for one in module.objectives for name, part in one.saved_tensors().items()
+    }
     once = np.flatnonzero(trainer.vocabulary.counts == 1)
     unknown_word_model = UnknownWordModel.train(tokenizer.vocabulary[word] for word in once.tolist() if word > MASK)
     model = make_model(recipe, module.network, tokenizer, run.corpus.layout, unknown_word_model, heads)

@@ -35,12 +35,11 @@ _OVERHEAD = 2e-5  # further seconds per token
 _MAX_EPOCHS = 40  # more are of no use
 _MIN_STEPS = 1000  # reached by smaller batches
 _MANY_TOKENS = 1e9  # from which a masked network needs no help to learn attention
-_MASKING_RATE = 0.3  # below that
 _VECTOR_RATIO = 10  # CBOW tokens per training token of the network
 _VECTOR_EPOCHS = 5  # at most
 _MIN_TEXT = 100_000  # tokens below which CBOW vectors are useless
 _DROPOUTS = ("embedding.dropout", "encoder.dropout", "encoder.attention_dropout", "encoder.weight_drop")
-_RESOLVED = ("sequence.length", "learning.batch", "learning.lr", "encoder.init", "embedding.init", "masking.rate")
+_RESOLVED = ("sequence.length", "learning.batch", "learning.lr", "encoder.init", "embedding.init")
 _MIN_BATCH = 512
 _MIN_LENGTH = 16
 
@@ -64,7 +63,8 @@ def is_unset(settings: Sequence[str], *names: str) -> bool:
 
 def unset_fields(recipe: NetRecipe, settings: Sequence[str], size: str | None) -> set[str]:
     """The fields that a run may change from the recipe's values."""
-    names = {name for name in (*_RESOLVED, *_DROPOUTS) if is_unset(settings, name)}
+    defaults = [f"{one.name}.{field}" for one in recipe.objectives for field in one.small_run_defaults()]
+    names = {name for name in (*_RESOLVED, *_DROPOUTS, *defaults) if is_unset(settings, name)}
     if (size is None and is_unset(settings, "encoder", "embedding.width")) or recipe.output.kind == "direct":
         names |= set(SIZED)
     return names
@@ -145,11 +145,13 @@ def small_run_defaults(recipe: NetRecipe, settings: Sequence[str], planned: floa
     if _MIN_TEXT < planned < _MANY_TOKENS and text > _MIN_TEXT and can_init_embeddings(recipe, settings):
         changes.append("embedding.init=vectors")
         reasons.append("embeddings initialised by CBOW")
-    if planned < _MANY_TOKENS and "mlm" in recipe.names:
-        if is_unset(settings, "masking.rate") and recipe.masking.rate < _MASKING_RATE:
-            changes.append(f"masking.rate={_MASKING_RATE}")
-            reasons.append(f"{_MASKING_RATE:.0%} of the tokens masked")
-        if is_unset(settings, "encoder.init") and can_init_adjacent(recipe):
+    if planned < _MANY_TOKENS:
+        for objective in recipe.objectives:
+            for field, (value, reason) in objective.small_run_defaults().items():
+                if is_unset(settings, f"{objective.name}.{field}", f"objectives.{objective.name}.{field}"):
+                    changes.append(f"{objective.name}.{field}={value}")
+                    reasons.append(reason)
+        if "masked" in recipe.predicts and is_unset(settings, "encoder.init") and can_init_adjacent(recipe):
             changes.append("encoder.init=adjacent")
             reasons.append("attention heads initialised to adjacent tokens")
     return Resolved(cast(NetRecipe, override(recipe, changes)), ", ".join(reasons))
@@ -189,7 +191,7 @@ def useful_length(recipe: NetRecipe, store: TokenStore) -> int:
     most = int(2 ** math.floor(math.log2(max(store.info.tokens / 8, _MIN_LENGTH))))
     if recipe.sequence.format in ("sentences", "sentence-pair"):
         longest = int(np.diff(store.sentences.astype(np.int64)).max(initial=0))
-        pair = 2 if recipe.sequence.format == "sentence-pair" or "autoencoding" in recipe.names else 1
+        pair = 2 if recipe.sequence.format == "sentence-pair" or any(one.copies > 1 for one in recipe.objectives) else 1
         most = min(most, -(-(pair * longest + pair + 1) // 8) * 8)
     return max(most, _MIN_LENGTH)
 
@@ -209,7 +211,7 @@ def tokens_within(recipe: NetRecipe, vocabulary: int, budget: Budget | None, tex
 
 def flops_per_token(recipe: NetRecipe, vocabulary: int) -> float:
     """The approximate FLOPs per token of forward and backward."""
-    predicted = recipe.masking.rate if "mlm" in recipe.names else 1.0
+    predicted = recipe.predicted
     scores = {
         "classes": 2 * math.sqrt(vocabulary),
         "huffman": math.log2(vocabulary),

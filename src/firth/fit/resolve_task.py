@@ -80,7 +80,7 @@ def resolve_task(
         labels=labels,
         strategy=chosen,
         symmetric=task == "pair" and network.visibility == "causal" and is_similarity(labels),
-        lm_weight=0.5 if task in ("classify", "pair") and transformer and "clm" in network.names else 0.0,
+        lm_weight=0.5 if task in ("classify", "pair") and transformer and "next" in network.predicts else 0.0,
         spaced=all(one.spaced for one in examples if isinstance(one, TagExample)),
         allow_no_answer=task == "span" and any(getattr(one, "answers", None) == () for one in examples),
         learning=default_learning(),

@@ -15,7 +15,7 @@ from firth.fit.optimisers import parameter_groups
 from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.network import Network
-from firth.objectives.objective import Objective
+from firth.objectives.heads.head import ObjectiveHead
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import InputSequence, Ints, count_text_tokens, pack
 from firth.tasks.task import Task
@@ -68,7 +68,7 @@ class TaskTrainingModule(TrainingModule):
     gradual         the head, and in each epoch one more layer from the top (same)
     """
 
-    def __init__(self, network: Network, task: Task, recipe: TaskRecipe, auxiliary: dict[str, Objective]) -> None:
+    def __init__(self, network: Network, task: Task, recipe: TaskRecipe, auxiliary: dict[str, ObjectiveHead]) -> None:
         super().__init__(network, {task.name: task, **auxiliary})
         self.recipe, self.task = recipe, task
         self.depths = depths(network)
@@ -81,12 +81,7 @@ class TaskTrainingModule(TrainingModule):
         """The losses of the task and of an auxiliary language model; a frozen network has no dropout."""
         positions = None if len(self.heads) > 1 else self.task.positions(batch)
         states = self.network(batch, positions, None if self.is_frozen else rng)
-        found = {}
-        for name, one in self.objectives.items():
-            loss = one.loss(self.network, states, batch, rng)
-            weight = 1.0 if one is self.task else self.recipe.lm_weight
-            found[name] = loss if weight == 1.0 else Loss(weight * loss.total, loss.count)
-        return found
+        return {one.name: one.loss(self.network, states, batch, rng) for one in self.objectives}
 
     def flops(self, batch: Batch) -> float:
         """FLOPs of forward and backward on a batch; the output layer counts only if it is used."""

@@ -31,6 +31,7 @@ from firth.fit.loop import (
     prefetch,
     step_batches,
     training_steps,
+    weighted_sum,
 )
 from firth.fit.optimisers import optimiser_arrays, restore_optimiser
 from firth.fit.preflight import BudgetController
@@ -228,7 +229,7 @@ class Trainer:
             "seconds": round(seconds, 3),
             "flops": state.flops,
             "epochs": round(state.tokens / self.batches.tokens, 4),
-            "loss": sum(losses.values()) if losses else None,
+            "loss": weighted_sum(losses, self.module.weights()) if losses else None,
             "losses": losses,
             "rate": step.lr if step else None,
             "gradient_norm": step.norm if step else None,

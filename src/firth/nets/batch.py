@@ -33,8 +33,14 @@ class Batch:
     """(batch, length): replaces positions in causal masks, see `AttentionMask`."""
     query_only: Tensor | None = None
     """(batch, length): true for tokens that attend to others and to which no other token attends."""
+    side_ids: dict[str, Tensor] = field(default_factory=dict)
+    """(batch, length) each: ids of further input tables, such as `languages` or `tasks`, by the table's name."""
+    source: Batch | None = None
+    """The text that a decoder's batch depends on: rows and sequence ids correspond."""
     labels: dict[str, Tensor] = field(default_factory=dict)
     """Labels by objective, such as `mlm.positions` (indices into the flattened batch) and `mlm.targets`."""
+    objectives: frozenset[str] | None = None
+    """The names of the objectives that the batch is for; None: all."""
     tokens: int = 0
     """Tokens of text, as a budget counts them."""
     row_seeds: Tensor | None = None

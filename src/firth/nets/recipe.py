@@ -5,11 +5,19 @@ recipe = tokenizer x embedding x encoder x visibility x objectives x output laye
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from firth.errors import RecipeError, near_miss
+from firth.errors import RecipeError
 from firth.tokens.recipe import TokenizerRecipe
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from firth.nets.model import NetModel
+    from firth.nets.network import Network, Vocabulary
 
 Visibility = Literal["causal", "bidirectional", "forward+backward"]
 Format = Literal["stream", "sentences", "segment-pair", "sentence-pair", "full-sentences", "doc-sentences"]
@@ -17,16 +25,6 @@ Kind = Literal["none", "window", "bilinear", "rnn", "lstm", "transformer"]
 Output = Literal["full", "tied", "classes", "huffman", "tree", "importance", "nce", "adaptive", "direct"]
 Activation = Literal["gelu", "gelu-tanh", "relu", "tanh"]
 MAX_LENGTH = 100_000
-OBJECTIVES: dict[str, Visibility] = {
-    "clm": "causal",
-    "bilm": "forward+backward",
-    "mlm": "bidirectional",
-    "nsp": "bidirectional",
-    "sop": "bidirectional",
-    "autoencoding": "causal",
-    "ranking": "bidirectional",
-}
-"""Objective -> the visibility that it needs."""
 _PAIRS = ("segment-pair", "sentence-pair")
 
 
@@ -139,28 +137,6 @@ class SequenceRecipe:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MaskingRecipe:
-    """Which tokens are masked for a masked language model, and how."""
-
-    policy: Literal["token", "word", "ngram", "span"] = "token"
-    rate: float = 0.15
-    mask: float = 0.8
-    """Fraction of the chosen tokens that is replaced by the mask."""
-    random: float = 0.1
-    """Fraction of the chosen tokens that is replaced by a random token. The rest is kept."""
-    mode: Literal["dynamic", "static", "duplicated"] = "dynamic"
-    """New masks in every epoch, always the same, or ten different ones in turn."""
-    max_length: int = 3
-    """Maximal words of an n-gram or span (SpanBERT: 10)."""
-
-    def __post_init__(self) -> None:
-        _check(self, max_length=(1, 100))
-        _check_fraction(self, "rate", "mask", "random")
-        if self.rate == 0 or self.mask + self.random > 1:
-            raise RecipeError("masking.rate must be above 0, and masking.mask and masking.random at most 1 together.")
-
-
-@dataclass(frozen=True, kw_only=True)
 class LearningRecipe:
     """Optimisation."""
 
@@ -193,6 +169,83 @@ class LearningRecipe:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Objective(ABC):
+    """A training objective: what it needs of a recipe, and what a network trained with it can do.
+
+    The subclasses in `firth.objectives` add their settings. `build` makes the noise, the layers and the loss, which are
+    in `firth.objectives.heads`, apart from the settings: recipes are read without loading torch.
+    """
+
+    weight: float = 1.0
+    """Factor of the mean loss."""
+    begin: float = 0.0
+    """The fraction of the training from which on it is trained."""
+    end: float = 1.0
+    """The fraction of the training up to which it is trained."""
+
+    name: ClassVar[str]
+    visibilities: ClassVar[tuple[Visibility, ...]] = ("bidirectional",)
+    """The visibilities with which it can be trained."""
+    needs_pairs: ClassVar[bool] = False
+    """Whether sequences must be pairs of segments."""
+    predicts: ClassVar[Literal["next", "masked"] | None] = None
+    """Which tokens the network's output layer predicts: each from those before it, or masked ones from all others."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight < math.inf:
+            raise RecipeError(f"{self.name}.weight={self.weight} must be 0 or more.")
+        if not 0 <= self.begin < self.end <= 1:
+            raise RecipeError(
+                f"{self.name} is trained from {self.begin} to {self.end} of the run: set {self.name}.begin and "
+                f"{self.name}.end to ascending numbers from 0 to 1."
+            )
+
+    def check(self, recipe: NetRecipe) -> None:
+        """Raise `RecipeError`, which names both parts, if the objective does not go with the rest of a recipe."""
+        if recipe.visibility not in self.visibilities:
+            raise RecipeError(
+                f"{self.name} cannot be trained with visibility={recipe.visibility}: "
+                f"set visibility={self.visibilities[0]}."
+            )
+        if self.needs_pairs and recipe.sequence.format not in _PAIRS:
+            raise RecipeError(
+                f"{self.name} needs pairs, not sequence.format={recipe.sequence.format}: set "
+                "sequence.format=segment-pair or sentence-pair."
+            )
+
+    @abstractmethod
+    def build(self, recipe: NetRecipe, vocabulary: Vocabulary, network: Network) -> nn.Module:
+        """The objective's noise, layers and loss, an `ObjectiveHead`; it may share parts of the network."""
+
+    def model_type(self, recipe: NetRecipe) -> type[NetModel] | None:
+        """The class of models trained with it; None if it adds no ability."""
+        return None
+
+    @property
+    def predicted(self) -> float:
+        """The approximate fraction of tokens at which it predicts."""
+        return 1.0
+
+    @property
+    def copies(self) -> int:
+        """Segments that it makes of each one: sequences leave space for them."""
+        return 1
+
+    @property
+    def variants(self) -> int:
+        """How many versions of layout and noise the epochs repeat in turn; 0: each epoch has its own."""
+        return 0
+
+    def small_run_defaults(self) -> dict[str, tuple[Any, str]]:
+        """Settings that suit short runs better than the published ones: field -> value and reason."""
+        return {}
+
+    def weight_at(self, progress: float) -> float:
+        """The factor of the mean loss after a fraction of the training."""
+        return self.weight if self.begin <= progress < self.end or progress == self.end == 1 else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class NetRecipe:
     """A neural model."""
 
@@ -201,9 +254,8 @@ class NetRecipe:
     encoder: EncoderRecipe = field(default_factory=EncoderRecipe)
     visibility: Visibility = "causal"
     """What a hidden state depends on: previous tokens, all tokens, or one half each on previous and following ones."""
-    objectives: str = "clm"
-    """Training objectives: names joined by +."""
-    masking: MaskingRecipe = field(default_factory=MaskingRecipe)
+    objectives: tuple[Objective, ...] = ()
+    """Training objectives; none for a network that is only used."""
     output: OutputRecipe = field(default_factory=OutputRecipe)
     sequence: SequenceRecipe = field(default_factory=SequenceRecipe)
     learning: LearningRecipe = field(default_factory=LearningRecipe)
@@ -219,7 +271,21 @@ class NetRecipe:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the objectives."""
-        return tuple(self.objectives.split("+"))
+        return tuple(objective.name for objective in self.objectives)
+
+    @property
+    def predicts(self) -> set[str]:
+        """What the output layer is trained to predict: see `Objective.predicts`."""
+        return {objective.predicts for objective in self.objectives if objective.predicts}
+
+    @property
+    def predicted(self) -> float:
+        """The approximate fraction of tokens at which something is predicted."""
+        return min(1.0, sum(objective.predicted for objective in self.objectives) or 1.0)
+
+    def objective(self, name: str) -> Objective | None:
+        """The objective of that name, if the recipe has it."""
+        return next((one for one in self.objectives if one.name == name), None)
 
     @property
     def directions(self) -> int:
@@ -245,16 +311,11 @@ def can_init_adjacent(recipe: NetRecipe) -> bool:
 
 def _check_combination(recipe: NetRecipe) -> None:
     """Raise `RecipeError` if the parts of a recipe do not fit together."""
-    encoder, names, is_pair = recipe.encoder, recipe.names, recipe.sequence.format in _PAIRS
-    for name in names:
-        if name not in OBJECTIVES:
-            raise RecipeError(f"there is no objective {name!r}: {near_miss(name, OBJECTIVES)}")
-        if recipe.visibility != OBJECTIVES[name]:
-            raise RecipeError(
-                f"{name} cannot be trained with visibility={recipe.visibility}: set visibility={OBJECTIVES[name]}."
-            )
-    if {"nsp", "sop"} & set(names) and not is_pair:
-        raise RecipeError("nsp and sop need pairs: set sequence.format=segment-pair or sentence-pair.")
+    encoder, is_pair = recipe.encoder, recipe.sequence.format in _PAIRS
+    for objective in recipe.objectives:
+        objective.check(recipe)
+    if len(set(recipe.names)) < len(recipe.names):
+        raise RecipeError(f"the recipe has an objective twice ({'+'.join(recipe.names)}): leave it out.")
     if recipe.output.kind == "tied" and recipe.embedding.characters:
         raise RecipeError("character-based embeddings cannot be tied to the output: set output.kind=full.")
     if encoder.kind in ("rnn", "lstm") and recipe.visibility == "bidirectional":
@@ -266,8 +327,6 @@ def _check_combination(recipe: NetRecipe) -> None:
             "only a bidirectional Transformer with learned positions can start with heads that attend to adjacent "
             "tokens: set encoder.init=random."
         )
-    if "ranking" in names and encoder.kind != "window":
-        raise RecipeError("ranking compares windows: set encoder.kind=window.")
     if recipe.embedding.segments == 1 and is_pair:
         raise RecipeError("pairs need embedding.segments=2, or 0 to mark segments by the separator alone.")
 
@@ -282,7 +341,7 @@ def _check(recipe: Any, **ranges: tuple[int, int]) -> None:
 def _check_fraction(recipe: Any, *names: str) -> None:
     for name in names:
         value = getattr(recipe, name)
-        if not 0 <= value < 1 and not (name in ("mask", "random") and value == 1):
+        if not 0 <= value < 1:
             raise RecipeError(f"{_field_of(recipe)}.{name}={value} must be from 0 to 1.")
 
 

@@ -13,10 +13,8 @@ from torch.overrides import TorchFunctionMode
 
 from firth.errors import ArtifactError
 from firth.lm.language_model import UnknownWordModel, restore_spelling
-from firth.nets.causal import BidirectionalNet, BidirectionalStreamNet, CausalNet, StreamNet
 from firth.nets.characters import CharacterTable
 from firth.nets.embedding import Embedding
-from firth.nets.masked import MaskedNet
 from firth.nets.model import NetModel, own_tensors
 from firth.nets.network import Network, Vocabulary, build_network, make_encoder
 from firth.nets.recipe import NetRecipe
@@ -37,14 +35,8 @@ def make_model(
     heads: Mapping[str, Tensor] | None = None,
 ) -> NetModel:
     """The model of a trained network; `heads` are the parameters of the objectives, `heads.NAME.parameter`."""
-    is_stream = recipe.sequence.format == "stream"
-    kind: type[NetModel] = NetModel
-    if "bilm" in recipe.names:
-        kind = BidirectionalStreamNet if is_stream else BidirectionalNet
-    elif {"clm", "autoencoding"} & set(recipe.names):
-        kind = StreamNet if is_stream else CausalNet
-    elif "mlm" in recipe.names:
-        kind = MaskedNet
+    kinds = (objective.model_type(recipe) for objective in recipe.objectives)
+    kind = next((kind for kind in kinds if kind is not None), NetModel)
     return kind(recipe, network, tokenizer, layout, unknown_word_model, heads or {})
 
 

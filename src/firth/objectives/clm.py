@@ -1,86 +1,54 @@
-"""Causal language modelling, and sequence autoencoding with the same loss."""
+"""Causal language modelling and sequence autoencoding: settings."""
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import numpy as np
-import torch
-from torch import Tensor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from firth.errors import RecipeError
-from firth.nets.batch import Batch, Loss
-from firth.nets.dropout import DropoutRng
-from firth.nets.network import HiddenStates, Network
-from firth.objectives.objective import Objective
-from firth.objectives.sequences import Sequences
+from firth.nets.recipe import NetRecipe, Objective, Visibility
+
+if TYPE_CHECKING:
+    from firth.nets.model import NetModel
+    from firth.nets.network import Network, Vocabulary
+    from firth.objectives.heads.head import ObjectiveHead
 
 
+@dataclass(frozen=True, kw_only=True)
 class CausalLM(Objective):
-    """-log p(w[t + 1] | w[1..t]) at all positions of a sequence but the last; ends of sentences are tokens, too."""
+    """Each token is predicted from those before it (Bengio et al. 2003)."""
 
     name: ClassVar[str] = "clm"
+    visibilities: ClassVar[tuple[Visibility, ...]] = ("causal",)
+    predicts: ClassVar[Literal["next", "masked"] | None] = "next"
 
-    def positions(self, batch: Batch) -> Tensor:
-        return positions_with_next(batch)
+    def build(self, recipe: NetRecipe, vocabulary: Vocabulary, network: Network) -> ObjectiveHead:
+        from firth.objectives.heads.clm import CausalLMHead
 
-    def loss(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Loss:
-        positions, ids = self.positions(batch), batch.ids.flatten()
-        total = network.output.loss(states.at(positions), ids[positions + 1], ids[positions], rng)
-        return Loss(total, len(positions))
+        return CausalLMHead(self, recipe, vocabulary)
 
+    def model_type(self, recipe: NetRecipe) -> type[NetModel]:
+        from firth.nets.causal import CausalNet, StreamNet
 
-def positions_with_next(batch: Batch) -> Tensor:
-    """The positions that are followed by a token of the same sequence.
-
-    >>> sequence_ids = torch.tensor([[0, 0, 1, 1, -1], [0, 0, 0, 0, 0]])
-    >>> positions_with_next(Batch(sequence_ids, sequence_ids == 0, sequence_ids)).tolist()
-    [0, 2, 5, 6, 7, 8]
-    """
-    has_next = torch.ones_like(batch.ids, dtype=torch.bool)
-    has_next[:, -1] = False
-    if batch.sequence_ids is not None:
-        before, after = batch.sequence_ids[:, :-1], batch.sequence_ids[:, 1:]
-        has_next[:, :-1] = (after == before) & (after >= 0)
-    return has_next.flatten().nonzero()[:, 0]
+        return StreamNet if recipe.sequence.format == "stream" else CausalNet
 
 
-def first_positions(batch: Batch) -> Tensor:
-    """The first position of each sequence of a batch.
-
-    >>> sequence_ids = torch.tensor([[0, 0, 1, 1, -1], [0, 0, 0, 0, 1]])
-    >>> first_positions(Batch(sequence_ids, sequence_ids == 0, sequence_ids)).tolist()
-    [0, 2, 5, 9]
-    """
-    is_first = torch.zeros_like(batch.ids, dtype=torch.bool)
-    is_first[:, 0] = True
-    if batch.sequence_ids is not None:
-        is_first[:, 1:] = batch.sequence_ids[:, 1:] != batch.sequence_ids[:, :-1]
-        is_first &= batch.sequence_ids >= 0
-    return is_first.flatten().nonzero()[:, 0]
-
-
+@dataclass(frozen=True, kw_only=True)
 class Autoencoding(CausalLM):
-    """-log p(w[t + 1] | all before) over the second half of `EOS s EOS s EOS`; the first half is input only.
-
-    One causal network encodes and decodes with the same parameters, as in the paper. A Transformer could attend to the
-    answer; a recurrent network has to store it in its state.
-    """
+    """A sequence is read and then predicted again by the same network (Dai and Le 2015)."""
 
     name: ClassVar[str] = "autoencoding"
-    copies: ClassVar[int] = 2
 
-    def pair(self, sequences: Sequences, rng: np.random.Generator) -> Sequences:
-        """The second segment of each sequence is a copy of the first."""
-        if sequences.starts.shape[1] != 1:
-            raise RecipeError("autoencoding repeats one segment: set sequence.format=sentences or doc-sentences.")
-        starts, ends = (np.repeat(each, 2, axis=1) for each in (sequences.starts, sequences.ends))
-        return sequences._replace(starts=starts, ends=ends)
+    def check(self, recipe: NetRecipe) -> None:
+        super().check(recipe)
+        if recipe.sequence.format == "stream":
+            raise RecipeError("autoencoding needs sequences, not a stream: set sequence.format=sentences.")
 
-    def positions(self, batch: Batch) -> Tensor:
-        """From the middle of each sequence, the end of the first half, to the last but one."""
-        firsts, inside = first_positions(batch), positions_with_next(batch)
-        sequence = torch.searchsorted(firsts, inside, right=True) - 1
-        sizes = 1 + torch.bincount(sequence, minlength=len(firsts))
-        middles = firsts + (sizes - 1) // 2
-        return inside[inside >= middles[sequence]]
+    def build(self, recipe: NetRecipe, vocabulary: Vocabulary, network: Network) -> ObjectiveHead:
+        from firth.objectives.heads.clm import AutoencodingHead
+
+        return AutoencodingHead(self, recipe, vocabulary)
+
+    @property
+    def copies(self) -> int:
+        return 2

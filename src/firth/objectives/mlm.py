@@ -1,110 +1,49 @@
-"""Masked language modelling (Devlin et al. 2019) and its masking policies.
-
-In all of them a row is a circle of units (tokens or whole words), on which spans of random lengths are placed without
-overlap. They differ in the units and in the lengths alone:
-
-    token   units are tokens, spans are of length 1      word    units are words, spans are of length 1
-    ngram   words, p(n) proportional to 1 / n            span    words, p(n) proportional to 0.2 x 0.8^(n - 1)
-"""
+"""Masked language modelling: settings."""
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
-import torch
-from torch import Tensor
+from firth.nets.recipe import NetRecipe, Objective
+from firth.objectives.masking import Masking
 
-from firth.nets.batch import Batch, Loss
-from firth.nets.dropout import DropoutRng
-from firth.nets.network import HiddenStates, Network
-from firth.nets.recipe import MaskingRecipe
-from firth.objectives import _noise_kernels as kernels
-from firth.objectives.objective import Objective, row_seeds
-from firth.tokens.tokenizer import MASK, UNK
+if TYPE_CHECKING:
+    from firth.nets.model import NetModel
+    from firth.nets.network import Network, Vocabulary
+    from firth.objectives.heads.head import ObjectiveHead
 
-assert (MASK, MASK + 1, UNK) == (kernels.MASK_ID, kernels.FIRST_ID, kernels.UNKNOWN_ID)
-_STOP = 0.2  # of the geometric distribution of span lengths (Joshi et al. 2020)
+_SMALL_RUN_RATE = 0.3  # of short runs (Wettig et al. 2023)
 
 
-class ChosenPositions(NamedTuple):
-    """Positions to mask."""
-
-    positions: Tensor
-    """Sorted distinct indices into the flattened batch."""
-    groups: Tensor
-    """The group of each position: 0, 1, ..., ascending."""
-
-
-def span_length_probabilities(policy: str, max_length: int) -> npt.NDArray[np.float64]:
-    """The probabilities of spans of 1, 2, ... units.
-
-    >>> span_length_probabilities("ngram", 3).round(4).tolist()  # ALBERT (Lan et al. 2020)
-    [0.5455, 0.2727, 0.1818]
-    >>> round(float((span_length_probabilities("span", 10) * np.arange(1, 11)).sum()), 1)  # SpanBERT
-    3.8
-    """
-    if policy in ("token", "word"):
-        return np.ones(1)
-    lengths = np.arange(1, max_length + 1)
-    weights = 1.0 / lengths if policy == "ngram" else (1 - _STOP) ** (lengths - 1)
-    return np.asarray(weights / weights.sum())
-
-
-def choose_positions(batch: Batch, recipe: MaskingRecipe, rng: np.random.Generator) -> ChosenPositions:
-    """The positions to mask.
-
-    Every word is chosen with the probability `rate`, special tokens and padding never. A row of n units has about
-    `rate` x n / (mean length) spans, rounded up or down randomly.
-    """
-    probabilities = span_length_probabilities(recipe.policy, recipe.max_length)
-    tails = np.append(1.0, 1 - np.cumsum(probabilities))[:-1]  # p(length >= 1), p(length >= 2), ...
-    ids = batch.ids.numpy()
-    positions, groups = np.empty(ids.size, dtype=np.int64), np.empty(ids.size, dtype=np.int64)
-    count = kernels.choose_positions(
-        ids,
-        batch.word_starts.numpy(),
-        row_seeds(batch, rng),
-        recipe.policy != "token",
-        recipe.rate,
-        np.cumsum(probabilities)[:-1],
-        np.cumsum(tails),
-        positions,
-        groups,
-    )
-    return ChosenPositions(*(torch.from_numpy(each[:count].copy()) for each in (positions, groups)))
-
-
-def mask_tokens(
-    batch: Batch, chosen: ChosenPositions, recipe: MaskingRecipe, vocabulary: int, rng: np.random.Generator
-) -> None:
-    """Replace the ids at the chosen positions by the mask or a random token, or keep them (Devlin et al. 2019).
-
-    This is drawn for each token, or with the policy span for each span as a whole.
-    """
-    positions, groups = chosen.positions.numpy(), chosen.groups.numpy()
-    seeds, by_group = row_seeds(batch, rng), recipe.policy == "span"
-    kernels.mask_tokens(batch.ids.numpy(), seeds, positions, groups, by_group, recipe.mask, recipe.random, vocabulary)
-
-
+@dataclass(frozen=True, kw_only=True)
 class MaskedLM(Objective):
-    """-log p(w[t] | the corrupted text) at the chosen positions t."""
+    """Masked tokens are predicted from all others (Devlin et al. 2019)."""
+
+    masking: Masking = field(default_factory=Masking)
 
     name: ClassVar[str] = "mlm"
+    predicts: ClassVar[Literal["next", "masked"] | None] = "masked"
 
-    def corrupt(self, batch: Batch, rng: np.random.Generator) -> None:
-        """Mask tokens; labels: the positions, their original tokens, and the group of each position."""
-        chosen = choose_positions(batch, self.recipe.masking, rng)
-        batch.labels["mlm.positions"] = chosen.positions
-        batch.labels["mlm.targets"] = batch.ids.flatten()[chosen.positions]
-        batch.labels["mlm.groups"] = chosen.groups
-        mask_tokens(batch, chosen, self.recipe.masking, self.vocabulary, rng)
+    def build(self, recipe: NetRecipe, vocabulary: Vocabulary, network: Network) -> ObjectiveHead:
+        from firth.objectives.heads.mlm import MaskedLMHead
 
-    def positions(self, batch: Batch) -> Tensor:
-        return batch.labels["mlm.positions"]
+        return MaskedLMHead(self, recipe, vocabulary, self.masking)
 
-    def loss(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Loss:
-        positions, targets = batch.labels["mlm.positions"], batch.labels["mlm.targets"]
-        previous = batch.ids.flatten()[(positions - 1).clamp(min=0)]
-        return Loss(network.output.loss(states.at(positions), targets, previous, rng), len(positions))
+    def model_type(self, recipe: NetRecipe) -> type[NetModel]:
+        from firth.nets.masked import MaskedNet
+
+        return MaskedNet
+
+    @property
+    def predicted(self) -> float:
+        return self.masking.rate
+
+    @property
+    def variants(self) -> int:
+        return self.masking.variants
+
+    def small_run_defaults(self) -> dict[str, tuple[Any, str]]:
+        if self.masking.rate >= _SMALL_RUN_RATE:
+            return {}
+        return {"masking.rate": (_SMALL_RUN_RATE, f"{_SMALL_RUN_RATE:.0%} of the tokens masked")}

@@ -1,48 +1,33 @@
-"""Ranking: a window of text scores higher than the same with a wrong word in the middle (Collobert et al. 2011)."""
+"""Ranking of windows of text: settings."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-import torch
-from torch import Tensor, nn
+from firth.errors import RecipeError
+from firth.nets.recipe import NetRecipe, Objective
 
-from firth.nets.batch import Batch, Loss
-from firth.nets.dropout import DropoutRng
-from firth.nets.network import HiddenStates, Network, Vocabulary
-from firth.nets.recipe import NetRecipe
-from firth.objectives._noise_kernels import choose_middles
-from firth.objectives.objective import Objective, row_seeds
+if TYPE_CHECKING:
+    from firth.nets.network import Network, Vocabulary
+    from firth.objectives.heads.head import ObjectiveHead
 
 
+@dataclass(frozen=True, kw_only=True)
 class Ranking(Objective):
-    """max(0, 1 - f(window) + f(window with another word in the middle)), f being linear in the middle's state.
-
-    One position in 2 x context + 1 is the middle of a window, from a random offset in each row. No window reaches the
-    middle of another, so one more forward pass with all middles replaced gives the states of replacing them singly.
-    """
+    """A window of text scores higher than the same with a wrong word in the middle (Collobert et al. 2011)."""
 
     name: ClassVar[str] = "ranking"
 
-    def __init__(self, recipe: NetRecipe, vocabulary: Vocabulary) -> None:
-        super().__init__(recipe, vocabulary)
-        self.score = nn.Linear(recipe.width, 1)
+    def check(self, recipe: NetRecipe) -> None:
+        super().check(recipe)
+        if recipe.encoder.kind != "window":
+            raise RecipeError(
+                f"ranking compares windows, not the states of encoder.kind={recipe.encoder.kind}: set "
+                "encoder.kind=window."
+            )
 
-    def corrupt(self, batch: Batch, rng: np.random.Generator) -> None:
-        """Labels: the middles and a negative sample for each; the ids are not changed."""
-        context = self.recipe.encoder.context
-        positions, words = choose_middles(batch.ids.numpy(), row_seeds(batch, rng), 2 * context + 1, self.vocabulary)
-        batch.labels["ranking.positions"] = torch.from_numpy(positions)
-        batch.labels["ranking.negatives"] = torch.from_numpy(words)
+    def build(self, recipe: NetRecipe, vocabulary: Vocabulary, network: Network) -> ObjectiveHead:
+        from firth.objectives.heads.ranking import RankingHead
 
-    def positions(self, batch: Batch) -> Tensor:
-        return batch.labels["ranking.positions"]
-
-    def loss(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Loss:
-        positions, negatives = batch.labels["ranking.positions"], batch.labels["ranking.negatives"]
-        replaced = batch.ids.flatten().index_put((positions,), negatives).view_as(batch.ids)
-        others = network(replace(batch, ids=replaced), positions, rng)
-        true, false = self.score(states.at(positions)), self.score(others.at(positions))
-        return Loss(torch.relu(1 - true + false).sum(), len(positions))
+        return RankingHead(self, recipe, vocabulary)

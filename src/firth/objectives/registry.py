@@ -1,34 +1,35 @@
-"""The objectives of a recipe."""
+"""The objectives by name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import torch
-from torch import Tensor
-
-from firth.nets.network import Vocabulary
-from firth.nets.recipe import NetRecipe
+from firth.errors import RecipeError, near_miss
+from firth.nets.recipe import Objective
 from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.mlm import MaskedLM
-from firth.objectives.objective import Objective
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.ranking import Ranking
 
-_OBJECTIVES: dict[str, type[Objective]] = {
+OBJECTIVES: dict[str, type[Objective]] = {
     one.name: one for one in (CausalLM, BidirectionalLM, MaskedLM, NextSentence, SentenceOrder, Autoencoding, Ranking)
 }
 
 
-def make_objectives(recipe: NetRecipe, vocabulary: Vocabulary) -> dict[str, Objective]:
-    """The objectives of a recipe by name."""
-    return {name: _OBJECTIVES[name](recipe, vocabulary) for name in recipe.names}
+def find_objective(name: str) -> type[Objective]:
+    """The objective of that name; a wrong name raises `RecipeError` with the nearest right one."""
+    if name not in OBJECTIVES:
+        raise RecipeError(f"there is no objective {name!r:.80}: {near_miss(name, OBJECTIVES)}")
+    return OBJECTIVES[name]
 
 
-def union_positions(positions: Sequence[Tensor | None]) -> Tensor | None:
-    """The sorted union of positions; None if any of them is None."""
-    given = [one for one in positions if one is not None]
-    if len(given) < len(positions):
-        return None
-    return given[0] if len(given) == 1 else torch.unique(torch.cat(given))
+def parse_objectives(text: str, given: tuple[Objective, ...] = ()) -> tuple[Objective, ...]:
+    """The objectives of names joined by +; those that are given keep their settings.
+
+    >>> [one.name for one in parse_objectives("mlm+nsp")]
+    ['mlm', 'nsp']
+    """
+    known = {one.name: one for one in given}
+    names = [name.strip() for name in text.split("+")]
+    if len(set(names)) < len(names):
+        raise RecipeError(f"objectives={text:.80} names one twice: leave it out.")
+    return tuple(known[name] if name in known else find_objective(name)() for name in names)

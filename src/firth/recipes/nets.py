@@ -9,11 +9,16 @@ from firth.nets.recipe import (
     EmbeddingRecipe,
     EncoderRecipe,
     LearningRecipe,
-    MaskingRecipe,
     NetRecipe,
     OutputRecipe,
     SequenceRecipe,
 )
+from firth.objectives.bilm import BidirectionalLM
+from firth.objectives.clm import Autoencoding, CausalLM
+from firth.objectives.masking import Masking
+from firth.objectives.mlm import MaskedLM
+from firth.objectives.pairs import NextSentence, SentenceOrder
+from firth.objectives.ranking import Ranking
 from firth.tokens.recipe import TokenizerRecipe
 
 SIZES = ("tiny", "mini", "small", "base")
@@ -76,6 +81,7 @@ def xu_bigram() -> NetRecipe:
         encoder=EncoderRecipe(
             kind="none", layers=0, width=2_000, ffn_width=0, heads=1, norm="none", dropout=0.0, attention_dropout=0.0
         ),
+        objectives=(CausalLM(),),
         output=OutputRecipe(kind="direct"),
         learning=LearningRecipe(optimiser="adam", weight_decay=0.0),
     )
@@ -112,7 +118,7 @@ def senna() -> NetRecipe:
         embedding=replace(base.embedding, width=50),
         encoder=replace(base.encoder, context=5, direct_connections=False),
         visibility="bidirectional",
-        objectives="ranking",
+        objectives=(Ranking(),),
     )
 
 
@@ -155,7 +161,7 @@ def lstm() -> NetRecipe:
 def sa_lstm() -> NetRecipe:
     """An LSTM pre-trained as a sequence autoencoder."""
     base = lstm()
-    return replace(base, objectives="autoencoding", sequence=replace(base.sequence, format="sentences"))
+    return replace(base, objectives=(Autoencoding(),), sequence=replace(base.sequence, format="sentences"))
 
 
 def elmo() -> NetRecipe:
@@ -167,7 +173,7 @@ def elmo() -> NetRecipe:
         embedding=replace(base.embedding, width=512, characters=True, dropout=0.1),
         encoder=replace(base.encoder, layers=2, width=512, ffn_width=4096, residual=True, dropout=0.1),
         visibility="forward+backward",
-        objectives="bilm",
+        objectives=(BidirectionalLM(),),
         output=OutputRecipe(kind="adaptive"),
     )
 
@@ -178,6 +184,7 @@ def gpt() -> NetRecipe:
         tokenizer=TokenizerRecipe(model="bpe", vocab_size=30_000),
         embedding=EmbeddingRecipe(width=768, positions="learned", dropout=0.1),
         encoder=EncoderRecipe(activation="gelu-tanh"),
+        objectives=(CausalLM(),),
         output=OutputRecipe(kind="tied", bias=False),
         sequence=SequenceRecipe(format="stream", length=512),
     )
@@ -203,8 +210,7 @@ def bert() -> NetRecipe:
         embedding=replace(base.embedding, segments=2, norm=True),
         encoder=replace(base.encoder, activation="gelu"),
         visibility="bidirectional",
-        objectives="mlm+nsp",
-        masking=MaskingRecipe(mode="duplicated"),
+        objectives=(MaskedLM(masking=Masking(mode="duplicated")), NextSentence()),
         output=OutputRecipe(kind="tied", transform=True),
         sequence=replace(base.sequence, format="segment-pair"),
     )
@@ -212,8 +218,7 @@ def bert() -> NetRecipe:
 
 def bert_wwm() -> NetRecipe:
     """BERT with whole-word masking; Chinese words are those of a segmenter."""
-    base = bert()
-    return replace(base, masking=replace(base.masking, policy="word"))
+    return replace(bert(), objectives=(MaskedLM(masking=Masking(mode="duplicated", policy="word")), NextSentence()))
 
 
 def roberta() -> NetRecipe:
@@ -223,8 +228,7 @@ def roberta() -> NetRecipe:
         base,
         tokenizer=replace(base.tokenizer, model="byte-bpe", lowercase=False),
         embedding=replace(base.embedding, segments=0),
-        objectives="mlm",
-        masking=replace(base.masking, mode="dynamic"),
+        objectives=(MaskedLM(),),
         sequence=replace(base.sequence, format="full-sentences"),
         learning=replace(base.learning, batch=8192),
     )
@@ -238,7 +242,6 @@ def albert() -> NetRecipe:
         tokenizer=replace(base.tokenizer, model="pieces"),
         embedding=replace(base.embedding, width=128, dropout=0.0),
         encoder=replace(base.encoder, activation="gelu-tanh", tie_layers="all", dropout=0.0, attention_dropout=0.0),
-        objectives="mlm+sop",
-        masking=replace(base.masking, policy="ngram"),
+        objectives=(MaskedLM(masking=Masking(mode="duplicated", policy="ngram")), SentenceOrder()),
         learning=replace(base.learning, optimiser="lamb"),
     )

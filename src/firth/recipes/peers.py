@@ -31,7 +31,7 @@ _KEYS = {
     **dict.fromkeys(("warmup_ratio", "warmup_steps", "warmup_proportion"), ("learning.warmup",)),
     **dict.fromkeys(("lr_scheduler_type", "scheduler"), ("learning.schedule",)),
     **dict.fromkeys(("optim", "optimizer"), ("learning.optimiser",)),
-    **dict.fromkeys(("mlm_probability", "masked_lm_prob"), ("masking.rate",)),
+    **dict.fromkeys(("mlm_probability", "masked_lm_prob"), ("mlm.masking.rate",)),
     **dict.fromkeys(("window_size", "ws"), _WINDOW),
     **dict.fromkeys(("negative", "neg", "num_negatives", "negative_samples"), _NEGATIVES),
     **dict.fromkeys(("sample", "t"), _SUBSAMPLE),

@@ -11,11 +11,15 @@ from typing import Any, Literal
 
 from firth.arguments import require_strings
 from firth.errors import ArgumentError, ArtifactError, near_miss, reading
+from firth.nets.recipe import Objective
+from firth.objectives.registry import OBJECTIVES, parse_objectives
 from firth.recipes.families import FAMILIES, Recipe
 from firth.recipes.peers import peer_hint
 from firth.recipes.table import RECIPES, find_recipe
 
 _NAMES = tuple[str, ...]
+OBJECTIVE_TUPLE = tuple[Objective, ...]
+"""The type of a field that holds objectives."""
 _TYPES = {
     int: "a whole number",
     float: "a number",
@@ -23,6 +27,7 @@ _TYPES = {
     str: "text",
     type(None): "none",
     _NAMES: "names with commas between them",
+    OBJECTIVE_TUPLE: "names with + between them",
 }
 _WRONG = object()
 
@@ -30,7 +35,24 @@ _WRONG = object()
 def recipe_to_json(recipe: Recipe) -> dict[str, Any]:
     """The recipe as plain JSON, with the name of its type under `type`."""
     name = next(name for name, kind in FAMILIES.items() if isinstance(recipe, kind))
-    return {"type": name, **dataclasses.asdict(recipe)}
+    return {"type": name, **_to_json(recipe)}
+
+
+def _to_json(part: Any) -> dict[str, Any]:
+    """The fields of a part of a recipe; objectives are written by name."""
+    found = {}
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        if dataclasses.is_dataclass(value):
+            value = _to_json(value)
+        elif _is_objectives(value):
+            value = {one.name: _to_json(one) for one in value}
+        found[field.name] = value
+    return found
+
+
+def _is_objectives(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(isinstance(one, Objective) for one in value)
 
 
 def recipe_from_json(data: dict[str, Any]) -> Recipe:
@@ -73,7 +95,9 @@ def _from_json(kind: type, data: Any, where: str) -> Any:
     for name, value in data.items():
         hint = hints[name]
         nested = _nested_recipe(hint)
-        if nested is not None and not (value is None and fits(None, hint)):
+        if hint == OBJECTIVE_TUPLE:
+            value = _objectives_from_json(value, f"{where}.{name}")
+        elif nested is not None and not (value is None and fits(None, hint)):
             value = _from_json(nested, value, f"{where}.{name}")
         elif not fits(value, hint):
             raise ArtifactError(f"{where}.{name} is {value!r:.80}, not {describe_type(hint)}: train it again.")
@@ -81,15 +105,28 @@ def _from_json(kind: type, data: Any, where: str) -> Any:
     return kind(**values)
 
 
+def _objectives_from_json(data: Any, where: str) -> tuple[Objective, ...]:
+    if data in ((), []):
+        return ()
+    if not isinstance(data, dict) or not data.keys() <= OBJECTIVES.keys():
+        raise ArtifactError(f"{where} is {data!r:.80}, not objectives of this Firth: upgrade it to read the recipe.")
+    return tuple(_from_json(OBJECTIVES[name], fields, f"{where}.{name}") for name, fields in data.items())
+
+
 def flatten(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested fields under dotted names.
+    """Nested fields under dotted names; those of objectives begin with the objective's name.
 
     >>> flatten({"a": {"b": 1}, "c": 2})
     {'a.b': 1, 'c': 2}
+    >>> flatten({"objectives": {"mlm": {"weight": 1.0}, "nsp": {"weight": 0.5}}})
+    {'objectives': 'mlm+nsp', 'mlm.weight': 1.0, 'nsp.weight': 0.5}
     """
     flat: dict[str, Any] = {}
     for name, value in data.items():
-        flat |= flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+        if name == "objectives" and isinstance(value, dict):
+            flat |= {prefix + name: "+".join(value)} | flatten(value, prefix)
+        else:
+            flat |= flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
     return flat
 
 
@@ -109,7 +146,18 @@ def differing_fields(first: dict[str, Any], second: dict[str, Any]) -> dict[str,
     {'budget.asked': ('20s', None)}
     """
     one, two = (flatten(json.loads(json.dumps(values))) for values in (first, second))  # tuples become lists
-    return {name: (one.get(name), two.get(name)) for name in one | two if one.get(name) != two.get(name)}
+    changed = {name: (one.get(name), two.get(name)) for name in one | two if one.get(name) != two.get(name)}
+    return {name: values for name, values in changed.items() if not _is_default(name, values)}
+
+
+def _is_default(name: str, values: tuple[Any, Any]) -> bool:
+    """Whether a field is of an objective that only one of two recipes has, and has its default value there."""
+    parts = name.split(".")
+    number = next((number for number, part in enumerate(parts[:-1]) if part in OBJECTIVES), None)
+    if None not in values or number is None:
+        return False
+    defaults = flatten(json.loads(json.dumps(_to_json(OBJECTIVES[parts[number]]()))))
+    return bool(defaults.get(".".join(parts[number + 1 :])) in values)
 
 
 Settings = Mapping[str, Any] | Sequence[str]
@@ -157,14 +205,24 @@ def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
         changes[name.strip()] = value.strip()
     if not changes:
         return recipe
-    known = flatten(dataclasses.asdict(recipe))
-    return typing.cast(Recipe, _set_fields(recipe, changes, "", known))
+    return typing.cast(Recipe, _set_fields(recipe, changes, "", known_fields(recipe)))
+
+
+def known_fields(recipe: Recipe) -> list[str]:
+    """The dotted names of all fields that can be set; those of objectives begin with their names.
+
+    >>> [name for name in known_fields(find_recipe("bert")) if name.startswith("mlm.masking.m")]
+    ['mlm.masking.mask', 'mlm.masking.mode', 'mlm.masking.max_length']
+    """
+    return list(flatten(_to_json(recipe)))
 
 
 def _set_fields(part: Any, changes: Mapping[str, str], prefix: str, known: Iterable[str]) -> Any:
     """The part with fields changed all at once: values that are valid only together may be set one by one."""
     hints = field_types(type(part))
     values: dict[str, Any] = {}
+    if hints.get("objectives") == OBJECTIVE_TUPLE:
+        values["objectives"], changes = _set_objectives(part.objectives, changes, prefix, known)
     for name in dict.fromkeys(name.partition(".")[0] for name in changes):
         if name not in hints:
             whole = prefix + next(key for key in changes if key.partition(".")[0] == name)
@@ -182,6 +240,25 @@ def _set_fields(part: Any, changes: Mapping[str, str], prefix: str, known: Itera
             value = _find_nested(changes[name], nested, prefix + name)
         values[name] = _set_fields(value, nested_changes, f"{prefix}{name}.", known) if nested_changes else value
     return dataclasses.replace(part, **values)
+
+
+def _set_objectives(
+    given: tuple[Objective, ...], changes: Mapping[str, str], prefix: str, known: Iterable[str]
+) -> tuple[tuple[Objective, ...], dict[str, str]]:
+    """The objectives with the changes of `objectives=a+b` and `NAME.field=value`, and the changes of other fields."""
+    rest = {name.removeprefix("objectives."): value for name, value in changes.items() if name != "objectives"}
+    found = parse_objectives(changes["objectives"], given) if "objectives" in changes else given
+    by_name = {one.name: one for one in found}
+    for name in dict.fromkeys(name.partition(".")[0] for name in rest):
+        own = {key.partition(".")[2]: value for key, value in rest.items() if key.startswith(f"{name}.")}
+        if name not in OBJECTIVES or not own:
+            continue
+        if name not in by_name:
+            names = "+".join(by_name) or "none"
+            raise ArgumentError(f"the recipe has no objective {name}: set objectives={names}+{name}, say, as well.")
+        by_name[name] = _set_fields(by_name[name], own, f"{prefix}{name}.", known)
+        rest = {key: value for key, value in rest.items() if not key.startswith(f"{name}.")}
+    return tuple(by_name.values()), rest
 
 
 def _advise(whole: str, name: str, hints: Mapping[str, Any], known: Iterable[str]) -> str:

@@ -31,7 +31,7 @@ OPTIONS = "options"  # key of the number of options of each example
 class ClassifyTask(Task):
     """A linear classifier on the pooled state of the text."""
 
-    name: ClassVar[str] = "classify"
+    name: str = "classify"
     pooled: ClassVar[bool] = True
 
     def sequences(self, examples: Sequence[Example], builder: SequenceBuilder) -> list[list[InputSequence]]:
@@ -83,7 +83,7 @@ class ClassifyTask(Task):
 class PairTask(ClassifyTask):
     """Both texts in one sequence; for symmetric relations in both orders, whose scores are added."""
 
-    name: ClassVar[str] = "pair"
+    name: str = "pair"
 
     @property
     def outputs(self) -> int:
@@ -116,7 +116,7 @@ class PairTask(ClassifyTask):
 class ChoiceTask(Task):
     """softmax over one score for each option (Radford et al. 2018; Devlin et al. 2019)."""
 
-    name: ClassVar[str] = "choice"
+    name: str = "choice"
     pooled: ClassVar[bool] = True
 
     @property

@@ -75,7 +75,7 @@ class NetDecoderState:
 class GenerateTask(Task):
     """-log p(target | source), by the network's own output layer."""
 
-    name: ClassVar[str] = "generate"
+    name: str = "generate"
     uses_output_layer: ClassVar[bool] = True
 
     def __init__(self, recipe: TaskRecipe, vocabulary: Vocabulary) -> None:
@@ -227,7 +227,7 @@ class GenerateTask(Task):
 
 def is_masked_lm(recipe: NetRecipe) -> bool:
     """Whether a network predicts the token at a mask and not the next one."""
-    return recipe.encoder.kind == "transformer" and "mlm" in recipe.names
+    return recipe.encoder.kind == "transformer" and "masked" in recipe.predicts
 
 
 def masked_sequence(ids: Ints, segment_ids: Ints | None, begin: int) -> InputSequence:

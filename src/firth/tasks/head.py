@@ -61,7 +61,6 @@ class HeadEncoder(nn.Module):
             embedding=EmbeddingRecipe(width=inputs),
             encoder=shape,
             visibility="forward+backward" if is_lstm else "bidirectional",
-            objectives="bilm" if is_lstm else "mlm",
         )
         self.visibilities = ("causal", "anticausal") if is_lstm else ("bidirectional",)
         self.encoders = nn.ModuleList(make_encoder(recipe) for _ in self.visibilities)

@@ -125,7 +125,7 @@ class TaskRecipe:
             raise RecipeError(f"{self.task} generates no text: leave --decoder out, or choose the task generate.")
         if self.task == "generate" and self.decoder is None and self.strategy in ("frozen", "features"):
             raise RecipeError("generate has no head to train: use --strategy=full, or give a --decoder.")
-        if self.lm_weight and "clm" not in self.network.names:
+        if self.lm_weight and "next" not in self.network.predicts:
             raise RecipeError("only a causal language model has a next-token loss: set lm_weight=0.")
 
     @property

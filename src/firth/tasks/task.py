@@ -20,7 +20,7 @@ from firth.nets.model import NetModel, own_tensors
 from firth.nets.network import HiddenStates, Network, Vocabulary
 from firth.nets.restore import HEADS
 from firth.nets.scoring import BATCH_TOKENS
-from firth.objectives.objective import Objective
+from firth.objectives.heads.head import ObjectiveHead
 from firth.tasks.examples import Example
 from firth.tasks.head import TaskHead
 from firth.tasks.predictor import MetricInputs, Prediction, Predictor
@@ -32,10 +32,10 @@ Floats = npt.NDArray[np.float32]
 LABELS = "labels"
 
 
-class Task(Objective):
+class Task(ObjectiveHead):
     """A task to fine-tune a network for: an objective whose labels come with the examples."""
 
-    name: ClassVar[str]
+    name: str
     uses_output_layer: ClassVar[bool] = False  # of the network
     pooled: ClassVar[bool] = False  # whether one pooled state represents a whole sequence
 
@@ -43,7 +43,7 @@ class Task(Objective):
         nn.Module.__init__(self)
         self.recipe: Any = recipe
         self.head = TaskHead(recipe, vocabulary, self.outputs, self.pooled)
-        self.weights = torch.ones(max(1, len(recipe.labels)))  # of the labels in the training loss
+        self.label_weights = torch.ones(max(1, len(recipe.labels)))  # of the labels in the training loss
 
     @property
     def outputs(self) -> int:
@@ -119,14 +119,17 @@ class Task(Objective):
         return batch.ids.numel() * self.head.flops(batch.shape[1])
 
     def init_from_pretraining(self, heads: Mapping[str, Tensor]) -> None:
-        """Copy the pooler of the NSP or SOP head, if there is one (Devlin et al. 2019)."""
+        """Copy the pooler of a pre-training head, such as that of NSP, if there is one (Devlin et al. 2019)."""
         pooler = self.head.pooler
-        for name in ("nsp", "sop"):
-            weight, bias = heads.get(f"heads.{name}.pooler.weight"), heads.get(f"heads.{name}.pooler.bias")
+        for name in [name.removesuffix(".weight") for name in heads if name.endswith(".pooler.weight")]:
+            weight, bias = heads.get(f"{name}.weight"), heads.get(f"{name}.bias")
             if pooler is not None and weight is not None and bias is not None and weight.shape == pooler.weight.shape:
                 with torch.no_grad():
                     pooler.weight.copy_(weight)
                     pooler.bias.copy_(bias)
+
+    def weights(self, progress: float) -> dict[str, float]:
+        return {self.name: 1.0}
 
     def positions(self, batch: Batch) -> Tensor | None:
         """The sorted positions to predict at; None if the head needs all."""
@@ -151,7 +154,7 @@ class Task(Objective):
     def total(self, scores: Tensor, batch: Batch, rng: DropoutRng | None) -> Tensor:
         """Summed cross-entropy; label smoothing and label weights apply in training only."""
         smoothing = self.recipe.head.label_smoothing if rng is not None else 0.0
-        weights = self.weights if rng is not None and self.recipe.head.balanced else None
+        weights = self.label_weights if rng is not None and self.recipe.head.balanced else None
         return cross_entropy(scores, batch.labels[LABELS], weight=weights, reduction="sum", label_smoothing=smoothing)
 
     def split(self, scores: Tensor, batch: Batch) -> list[Floats]:

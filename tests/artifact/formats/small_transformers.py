@@ -20,7 +20,7 @@ from firth.nets.model import NetModel
 from firth.nets.network import Vocabulary, build_network
 from firth.nets.recipe import NetRecipe
 from firth.nets.restore import make_model
-from firth.objectives.registry import make_objectives
+from firth.objectives.heads.build import make_heads
 from firth.recipes.nets import albert, bert, gpt, gpt2, roberta
 from firth.text.corpus import read_corpus
 from firth.tokens.tokenizer import Tokenizer
@@ -60,7 +60,8 @@ def model_of(recipe: NetRecipe, seed: int = 1) -> NetModel:
     """An untrained model, with no parameter at 0 or 1."""
     tokenizer = tokenizer_of(recipe.tokenizer.model)
     vocabulary = Vocabulary(tokenizer.vocabulary, np.arange(len(tokenizer), dtype=np.int64))
-    network, objectives = build_network(recipe, vocabulary, seed), make_objectives(recipe, vocabulary)
+    network = build_network(recipe, vocabulary, seed)
+    objectives = make_heads(recipe, network)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for module in (network, *objectives.values()):

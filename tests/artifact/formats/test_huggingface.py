@@ -18,7 +18,7 @@ from firth.artifact.models import load, save
 from firth.errors import AbilityError, OutputError
 from firth.nets.batch import Batch
 from firth.nets.recipe import NetRecipe
-from firth.objectives.registry import make_objectives
+from firth.objectives.heads.build import make_heads
 from firth.recipes.nets import bert, elmo, gpt, gpt2, lstm
 from firth.tokens.tokenizer import MASK
 from tests.artifact.formats.small_transformers import (
@@ -63,7 +63,7 @@ def test_the_sentence_pair_head_is_exported(name: str, tmp_path: Path) -> None:
     other = load_theirs(folder, MODEL_TYPES[name].pair_architecture)
     ids = some_ids(model)
     segments = (torch.arange(11) > 5).long().expand(3, -1)
-    pair_objective = make_objectives(model.recipe, model.network.vocabulary)[model.recipe.names[1]]
+    pair_objective = make_heads(model.recipe, model.network)[model.recipe.names[1]]
     prefix = f"heads.{model.recipe.names[1]}."
     pair_objective.load_state_dict({key.removeprefix(prefix): tensor for key, tensor in model.heads.items()})
     with torch.no_grad():

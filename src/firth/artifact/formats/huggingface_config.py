@@ -9,6 +9,7 @@ from typing import Any
 
 from firth.errors import AbilityError, ArtifactError, FirthError, RecipeError
 from firth.nets.recipe import NetRecipe
+from firth.objectives.pairs import NextSentence
 from firth.recipes.nets import albert, bert, gpt, gpt2, roberta
 from firth.recipes.values import describe_type, field_types, fits, recipe_from_json, recipe_to_json
 from firth.tokens.tokenizer import BOS, EOS, PAD
@@ -154,7 +155,7 @@ def _unsupported_part(recipe: NetRecipe) -> str:
 
 def pair_objective(recipe: NetRecipe) -> str:
     """The sentence-pair objective of a recipe, or an empty string."""
-    return next((name for name in recipe.names if name in ("nsp", "sop")), "")
+    return next((one.name for one in recipe.objectives if isinstance(one, NextSentence)), "")
 
 
 def make_config(recipe: NetRecipe, vocabulary: int, *, pair_head: bool) -> Config:
@@ -290,11 +291,12 @@ def _with_objectives(recipe: NetRecipe, model_type: ModelType, pair_head: bool, 
     """The recipe with a sentence-pair objective if there is a head for it; otherwise sequences need not be pairs."""
     if model_type.is_causal:
         return recipe
-    objectives = "+".join(name for name in recipe.names if name not in ("nsp", "sop"))
+    objectives = tuple(one for one in recipe.objectives if not one.needs_pairs)
     sequence_format = recipe.sequence.format
     if pair_head:
         paired = recipe if pair_objective(recipe) else model_type.published()
-        objectives, sequence_format = f"{objectives}+{pair_objective(paired)}", paired.sequence.format
+        objectives += tuple(one for one in paired.objectives if one.needs_pairs)
+        sequence_format = paired.sequence.format
     elif segments < 2:
         sequence_format = "full-sentences"
     return replace(

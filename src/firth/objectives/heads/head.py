@@ -1,9 +1,8 @@
-"""Objective: corrupts input and predicts. Its noise, its layers and its loss are in one file."""
+"""ObjectiveHead: the noise, the layers and the loss of an objective."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,21 +11,23 @@ from torch import Tensor, nn
 from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.network import HiddenStates, Network, Vocabulary
-from firth.nets.recipe import NetRecipe
+from firth.nets.recipe import NetRecipe, Objective
 from firth.objectives._noise_kernels import draw_all
 from firth.objectives.sequences import Sequences
 
 
-class Objective(nn.Module, ABC):
-    """A training objective. Only `positions` and `loss` must be defined."""
+class ObjectiveHead(nn.Module, ABC):
+    """Corrupts batches and predicts what was there. Only `positions` and `loss` must be defined.
 
-    name: ClassVar[str]
-    copies: ClassVar[int] = 1
-    """Segments that `pair` makes of each one: sequences leave space for them."""
+    An objective with several losses defines `counts`, `losses` and `weights` instead of `count` and `loss`.
+    """
 
-    def __init__(self, recipe: NetRecipe, vocabulary: Vocabulary) -> None:
+    name: str
+
+    def __init__(self, objective: Objective, recipe: NetRecipe, vocabulary: Vocabulary) -> None:
         """Layers of an objective are made here, as attributes."""
         super().__init__()
+        self.objective, self.name = objective, objective.name
         self.recipe = recipe
         self.vocabulary = len(vocabulary)
 
@@ -37,7 +38,7 @@ class Objective(nn.Module, ABC):
     def corrupt(self, batch: Batch, rng: np.random.Generator) -> None:
         """Change the ids of a batch and set its labels, without a network.
 
-        The noise of a row is drawn by `firth.objectives.objective.row_seeds(batch, rng)`: `rng` is the same for all
+        The noise of a row is drawn by `firth.objectives.heads.head.row_seeds(batch, rng)`: `rng` is the same for all
         batches of an epoch, and noise must not depend on the other rows.
         """
 
@@ -57,6 +58,22 @@ class Objective(nn.Module, ABC):
     @abstractmethod
     def loss(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Loss:
         """The summed losses of all predictions in a batch, and their number."""
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        """The number of predictions of each loss."""
+        return {self.name: self.count(batch)}
+
+    def losses(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> dict[str, Loss]:
+        """The losses by name."""
+        return {self.name: self.loss(network, states, batch, rng)}
+
+    def weights(self, progress: float) -> dict[str, float]:
+        """The factor of each mean loss after a fraction of the training; an objective without any is left out."""
+        return {self.name: self.objective.weight_at(progress)}
+
+    def saved_tensors(self) -> dict[str, Tensor]:
+        """The tensors that an artifact keeps; a part that serves training alone is left out here."""
+        return dict(self.state_dict())
 
 
 def row_seeds(batch: Batch, rng: np.random.Generator) -> npt.NDArray[np.uint64]:

@@ -1,0 +1,83 @@
+"""Classification of segment pairs: next-sentence prediction and sentence order."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as f
+from torch import Tensor, nn
+
+from firth.nets.batch import Batch, Loss
+from firth.nets.dropout import DropoutRng
+from firth.nets.linear import init_linear
+from firth.nets.network import HiddenStates, Network, Vocabulary
+from firth.nets.recipe import NetRecipe, Objective
+from firth.objectives._noise_kernels import exchange
+from firth.objectives.heads.clm import first_positions
+from firth.objectives.heads.head import ObjectiveHead
+from firth.objectives.sequences import Sequences
+
+IGNORED_LABEL = -1
+"""The label of a sequence without a pair."""
+
+
+class PairClassificationHead(ObjectiveHead):
+    """-log softmax(W tanh(V s + b) + c)[label], s being the state of a sequence's first token (Devlin et al. 2019)."""
+
+    def __init__(self, objective: Objective, recipe: NetRecipe, vocabulary: Vocabulary) -> None:
+        super().__init__(objective, recipe, vocabulary)
+        self.pooler = nn.Linear(recipe.width, recipe.width)
+        self.classifier = nn.Linear(recipe.width, 2)
+        init_linear(self.pooler)
+        init_linear(self.classifier)
+
+    @property
+    def label_key(self) -> str:
+        """The key of the labels of a batch's sequences."""
+        return f"{self.name}.labels"
+
+    def positions(self, batch: Batch) -> Tensor:
+        return first_positions(batch)[batch.labels[self.label_key] != IGNORED_LABEL]
+
+    def classify(self, states: Tensor) -> Tensor:
+        """(sequences, 2): logits from the states of first tokens."""
+        return self.classifier(torch.tanh(self.pooler(states)))  # type: ignore[no-any-return]
+
+    def loss(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Loss:
+        positions, labels = self.positions(batch), batch.labels[self.label_key]
+        total = f.cross_entropy(self.classify(states.at(positions)), labels[labels != IGNORED_LABEL], reduction="sum")
+        return Loss(total, len(positions))
+
+
+class NextSentenceHead(PairClassificationHead):
+    """Label 0: it follows. Label 1: it is from another document."""
+
+    def pair(self, sequences: Sequences, rng: np.random.Generator) -> Sequences:
+        """Half of the sequences exchange their second segments with one another, so that every token is kept.
+
+        Segments of equal or similar length are exchanged, so that both fit and length is no cue, and of different
+        documents if there are enough; in a small text a segment may be truncated, or be of the same document.
+        """
+        paired = sequences.has_next_segment
+        starts, ends = sequences.starts.copy(), sequences.ends.copy()
+        labels = np.where(paired, 0, IGNORED_LABEL)
+        chosen = np.flatnonzero(paired & (rng.random(paired.size) < 0.5))
+        lengths = ends[chosen, 1] - starts[chosen, 1]
+        order = chosen[np.lexsort((rng.random(chosen.size), lengths))]
+        documents = np.searchsorted(sequences.documents, starts[order, 0], side="right")
+        exchange(starts, ends, order, documents, sequences.max_tokens, labels)
+        return sequences._replace(starts=starts, ends=ends).with_labels(self.label_key, labels)
+
+
+class SentenceOrderHead(PairClassificationHead):
+    """Label 0: in text order. Label 1: swapped."""
+
+    def pair(self, sequences: Sequences, rng: np.random.Generator) -> Sequences:
+        """Swap the segments of half of the sequences."""
+        paired = sequences.has_next_segment
+        swapped = paired & (rng.random(paired.size) < 0.5)
+        columns = np.where(swapped[:, None], [1, 0], [0, 1])
+        starts = np.take_along_axis(sequences.starts, columns, 1)
+        ends = np.take_along_axis(sequences.ends, columns, 1)
+        labels = np.where(paired, swapped.astype(np.int64), IGNORED_LABEL)
+        return sequences._replace(starts=starts, ends=ends).with_labels(self.label_key, labels)

@@ -1,0 +1,39 @@
+"""Masking: which tokens are masked, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from firth.errors import RecipeError
+
+_VARIANTS = {"dynamic": 0, "static": 1, "duplicated": 10}  # ten, as in BERT's data (Devlin et al. 2019)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masking:
+    """Which tokens are masked, and how."""
+
+    policy: Literal["token", "word", "ngram", "span"] = "token"
+    rate: float = 0.15
+    mask: float = 0.8
+    """Fraction of the chosen tokens that is replaced by the mask."""
+    random: float = 0.1
+    """Fraction of the chosen tokens that is replaced by a random token. The rest is kept."""
+    mode: Literal["dynamic", "static", "duplicated"] = "dynamic"
+    """New masks in every epoch, always the same, or ten different ones in turn."""
+    max_length: int = 3
+    """Maximal words of an n-gram or span (SpanBERT: 10)."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_length <= 100:
+            raise RecipeError(f"masking.max_length={self.max_length} must be from 1 to 100.")
+        if not 0 < self.rate < 1:
+            raise RecipeError(f"masking.rate={self.rate} must be above 0 and below 1, such as 0.15.")
+        if not 0 <= self.mask <= 1 or not 0 <= self.random <= 1 or self.mask + self.random > 1:
+            raise RecipeError("masking.mask and masking.random must be from 0 to 1, and at most 1 together.")
+
+    @property
+    def variants(self) -> int:
+        """How many different masks a text has in turn; 0: new ones in every epoch."""
+        return _VARIANTS[self.mode]
