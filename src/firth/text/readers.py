@@ -240,7 +240,22 @@ def _read_jsonl(blocks: Iterable[str], source: CorpusFile, field: str, max_line:
             yield from _record_documents(_field_of(line, field, where), field, where, source, max_line)
 
 
+def read_json_objects(source: CorpusFile, *, encoding: str | None = None) -> Iterator[tuple[dict[str, Any], str]]:
+    """The objects of a JSONL file, each with its file and line."""
+    for number, line in enumerate(_split_lines(_read_blocks(source, encoding, MAX_LINE)), 1):
+        if line and not line.isspace():
+            where = f"line {number} of {source.name}"
+            yield _object_of(line, where), where
+
+
 def _field_of(line: str, field: str, where: str) -> Any:
+    record = _object_of(line, where)
+    if field not in record:
+        raise missing_field(field, list(record), where)
+    return record[field]
+
+
+def _object_of(line: str, where: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except json.JSONDecodeError as error:
@@ -251,9 +266,7 @@ def _field_of(line: str, field: str, where: str) -> Any:
         raise CorpusError(f"{where} cannot be read as JSON ({error}): write one plain object a line.") from None
     if not isinstance(record, dict):
         raise CorpusError(f"{where} is not a JSON object: write one JSON object a line.")
-    if field not in record:
-        raise missing_field(field, list(record), where)
-    return record[field]
+    return record
 
 
 def _record_documents(
