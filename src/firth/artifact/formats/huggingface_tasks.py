@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -266,7 +265,8 @@ def _output_width(recipe: TaskRecipe) -> int:
 def _restore_recipe(config: Config, head: HfTaskHead, network: NetRecipe) -> TaskRecipe | None:
     """The recipe stored in a config.json, if it fits the head."""
     try:
-        found = recipe_from_json({**_stored_recipe(config), "network": asdict(network)})
+        fields = {name: value for name, value in recipe_to_json(network).items() if name != "type"}
+        found = recipe_from_json({**_stored_recipe(config), "network": fields})
         if not isinstance(found, TaskRecipe) or found.task != head.task:
             return None
         return found if head_class_of(found).pooler == head.head_class.pooler and _output_width(found) else None
