@@ -20,6 +20,7 @@ from kill_all import OLD, FaultError, Place, check_visible, remove, require_sent
 
 _PAGE = 4096
 _PLENTY = 1 << 28
+_MESSAGES = 1024  # bytes for what a command says, which goes to a file
 
 
 def fill_disk(place: Place, sizes: int, rng: random.Random) -> str:
@@ -42,7 +43,7 @@ def _limited(place: Place, disk: Path, share: float, is_cache: bool) -> Iterator
     used = place.folder / ("cache" if is_cache else f"whole{place.kind.suffix}")
     sizes = [path.stat().st_size for path in (used, *used.rglob("*")) if path.is_file()]
     if os.geteuid() != 0:
-        yield max(int(share * max(sizes)), 1)
+        yield max(int(share * max(sizes)), _MESSAGES)
         return
     pages = 2 + int(share * max(sum(-(-size // _PAGE) for size in sizes) - 2, 0))  # an older output takes one
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={pages * _PAGE}", "tmpfs", disk], check=True)
