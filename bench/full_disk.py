@@ -45,7 +45,7 @@ def _limited(place: Place, disk: Path, share: float, is_cache: bool) -> Iterator
     if os.geteuid() != 0:
         yield max(int(share * max(sizes)), _MESSAGES)
         return
-    pages = 2 + int(share * max(sum(-(-size // _PAGE) for size in sizes) - 2, 0))  # an older output takes one
+    pages = 1 + int(share * max(sum(-(-size // _PAGE) for size in sizes) - 1, 0))
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={pages * _PAGE}", "tmpfs", disk], check=True)
     try:
         yield None
