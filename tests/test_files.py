@@ -116,7 +116,12 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [(errno.ENOSPC, "disk is full"), (errno.EACCES, "permission denied"), (errno.ENOTDIR, "is a file")],
+    [
+        (errno.ENOSPC, "disk is full"),
+        (errno.EFBIG, "ulimit -f"),
+        (errno.EACCES, "permission denied"),
+        (errno.ENOTDIR, "is a file"),
+    ],
 )
 def test_refusals_name_the_remedy(code: int, said: str, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=said), writing(tmp_path):

@@ -127,7 +127,7 @@ def reading(what: object, remedy: str = "copy it again, or make it again") -> It
     except MemoryError as error:
         raise ArtifactError(f"{what} needs more memory than there is: {remedy}.") from error
     except BaseException as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EPIPE):
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE):
             raise
         raise ArtifactError(f"{what} cannot be read ({_one_line(error)}): {remedy}.") from error
 

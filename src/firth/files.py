@@ -82,6 +82,8 @@ def writing(target: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             free = "free some space, for example by firth cache --clear," if is_cache else "free some space"
             remedy = f"the disk is full: {free} or {other}"
+        elif error.errno == errno.EFBIG:
+            remedy = f"a file may not be that large: raise the limit (ulimit -f) or {other}"
         elif error.errno in (errno.ENOTDIR, errno.EEXIST):
             remedy = f"a part of that path is a file: {other}"
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -15,7 +17,8 @@ import pytest
 
 from firth.artifact.folder import open_artifact
 from firth.errors import ArtifactError, OutputError, RecipeError
-from firth.fit.checkpoints import CheckpointFolder, is_unfinished, require_place
+from firth.files import temporary_prefix
+from firth.fit.checkpoints import CheckpointFolder, is_unfinished, require_place, training_place
 from tests.command import firth
 
 ARRAYS = {"table0": np.arange(6, dtype=np.float32)}
@@ -43,7 +46,8 @@ def test_a_state_without_its_manifest_is_none(tmp_path: Path) -> None:
     (tmp_path / "out" / "checkpoint" / "manifest.json").unlink()
     assert not is_unfinished(tmp_path / "out")
     require_place(tmp_path / "out", resume=True)
-    assert list((tmp_path / "out").iterdir()) == []
+    with training_place(tmp_path / "out", resume=True):
+        assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_killed_between_two_states_the_older_one_counts(tmp_path: Path) -> None:
@@ -106,6 +110,56 @@ def test_when_a_state_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         checkpointer(tmp_path)
 
 
+def test_a_checkpoint_that_cannot_be_written_leaves_the_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not the half of a state, which would keep a full disk full."""
+
+    def fail(path: Path, arrays: object) -> str:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    one = checkpointer(tmp_path / "out")
+    one.save(ARRAYS, {"done": 1})
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out" / "checkpoint").iterdir()}
+    monkeypatch.setattr("firth.fit.checkpoints.write_tensors", fail)
+    with pytest.raises(OutputError, match="disk is full"):
+        one.save(ARRAYS, {"done": 2})
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out" / "checkpoint").iterdir()} == before
+
+
+def test_no_two_processes_train_into_a_folder(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with training_place(out, resume=True):
+        checkpointer(out).save(ARRAYS, {})
+        assert is_locked(out)
+    assert not is_locked(out)
+    other = os.open(out, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    with pytest.raises(OutputError, match="another process is training"), training_place(out, resume=True):
+        pass
+    for act in (lambda: checkpointer(out).save(ARRAYS, {}), checkpointer(out).load):
+        with pytest.raises(OutputError, match="another process is training"):
+            act()
+    os.close(other)
+    with training_place(out, resume=True):
+        assert checkpointer(out).load() is not None
+    (out / "manifest.json").touch()
+    with pytest.raises(OutputError, match="has written"):
+        checkpointer(out).save(ARRAYS, {})
+
+
+def is_locked(folder: Path) -> bool:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+
+
 def train(out: Path, *options: str) -> list[str]:
     return ["train", "skipgram", "builtin:oracle", "-o", str(out), "--set", "epochs=60", *options]
 
@@ -147,5 +201,21 @@ def test_killed_while_the_model_is_saved(tmp_path: Path) -> None:
     assert firth(*train(out, "--resume")).code == 0
     open_artifact(out)
     (out / "checkpoint").mkdir()
+    (out / "checkpoint" / f"{temporary_prefix()}x.tmp").write_bytes(b"half")  # of the manifest of a checkpoint
     open_artifact(out)
     assert firth(*train(out, "--resume")).code == 0
+    assert not (out / "checkpoint").exists()
+
+
+def test_two_resumes_at_once_do_not_harm_each_other(tmp_path: Path) -> None:
+    whole = firth(*train(tmp_path / "whole", "--threads", "1", "--json"))
+    out = tmp_path / "killed"
+    assert begun(out, signal.SIGKILL) == -signal.SIGKILL
+    command = [sys.executable, "-m", "firth", *train(out, "--resume", "--threads", "1")]
+    environment = os.environ | {"FIRTH_CHECKPOINT": "0.2"}
+    both = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    ends = sorted((process.wait(), process.communicate()[1]) for process in both)
+    assert ends[0][0] == 0, ends
+    assert ends[1][0] == 0 or "another process" in ends[1][1].splitlines()[-1], ends
+    assert firth("info", out, "--json").json["files"] == whole.json["files"]
+    assert [path.name for path in tmp_path.rglob("*") if path.name.startswith(".") or path.name == "checkpoint"] == []

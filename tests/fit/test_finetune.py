@@ -142,6 +142,9 @@ def test_stages_are_reported_and_resumed(model: Path, tmp_path: Path, monkeypatc
             tune(model, tmp_path / "parts", **more)
     assert (tmp_path / "parts.stages" / "1-domain" / "manifest.json").exists()
     tune(model, tmp_path / "parts", resume=True, **more)
+    (tmp_path / "parts.stages").mkdir()  # left by a process that was killed after the model was saved
+    tune(model, tmp_path / "parts", resume=True, **more)
+    assert not (tmp_path / "parts.stages").exists()
     resumed = open_artifact(tmp_path / "parts").manifest.metrics["stages"]
     assert [(one["dev_loss_before"], one["dev_loss"]) for one in resumed] == losses
     one, two = arrays(tmp_path / "whole"), arrays(tmp_path / "parts")

@@ -52,3 +52,13 @@ def test_trees_cannot_grow(tmp_path: Path) -> None:
     model = train("hlbl", TEXT, out=tmp_path / "m", settings=settings, budget="1ktok", threads=1)
     with pytest.raises(AbilityError, match="cannot grow"):
         grow_vocabulary(model, read_corpus(DOMAIN), 40)
+
+
+def test_finished_adapting_is_resumed_at_once(tmp_path: Path) -> None:
+    """Also when it was killed after the model was saved, and has left its checkpoint."""
+    train("bert", TEXT, out=tmp_path / "m", settings=SETTINGS, budget="1ktok", threads=1)
+    first = adapt(tmp_path / "m", DOMAIN, out=tmp_path / "new", budget="1ktok", threads=1)
+    (tmp_path / "new" / "checkpoint").mkdir()
+    again = adapt(tmp_path / "m", DOMAIN, out=tmp_path / "new", budget="1ktok", threads=1, resume=True)
+    assert again.score(["low new"]) == first.score(["low new"])
+    assert not (tmp_path / "new" / "checkpoint").exists()

@@ -86,7 +86,7 @@ def test_a_dictionary_travels_with_the_artifact(tmp_path: Path) -> None:
 
 
 def test_a_finished_run_of_nested_recipes_is_taken_as_it_is(tmp_path: Path) -> None:
-    for name in ("kn5-cache", "mixture", "class-ngram"):
+    for name in ("kn5-cache", "mixture", "class-ngram", "maxent"):
         first = firth.train(name, TEXT * 20, out=tmp_path / name)
         again = firth.train(name, TEXT * 20, out=tmp_path / name, resume=True)
         assert again.recipe == first.recipe

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 CHECKPOINT = "checkpoint"  # sub-folder with the state of unfinished training
-CHECKPOINT_FILE = re.compile(r"manifest\.json|state-\d+\.safetensors|\.manifest\.json\.\w+\.tmp")
-"""Names of the files in it, with that of an unfinished one."""
+CHECKPOINT_FILE = re.compile(r"manifest\.json|state-\d+\.safetensors|\.firth-[^/]+\.tmp")
+"""Names of the files in it, with those of unfinished ones."""
 _FORMAT_PATTERNS = {
     "*.arpa": "arpa",
     "*.arpa.gz": "arpa",
@@ -90,7 +90,7 @@ def save_artifact(folder: Path, manifest: Manifest, files: Mapping[str, bytes | 
     # An invalid manifest is refused before gigabytes are written.
     parse_manifest(manifest.to_bytes(), folder / MANIFEST)
     with _writable_folder(folder) as draft:
-        entries = {file: _write(draft, file, content) for file, content in files.items()}
+        entries = _write_all(draft, files)
         tokenizer = entries["tokenizer.json"].sha256 if "tokenizer.json" in entries else None
         data = replace(manifest, tokenizer=tokenizer, files=entries).to_bytes()
         sync_all(draft)
@@ -114,7 +114,7 @@ def _writable_folder(folder: Path) -> Iterator[Path]:
         for leftover in folder.glob(".*.tmp"):  # of a process that was killed while writing
             leftover.unlink()
         yield folder
-        shutil.rmtree(folder / CHECKPOINT)
+        shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # the model is complete, whatever is left
         sync(folder)
 
 
@@ -170,6 +170,15 @@ def artifact_info(folder: str | Path) -> dict[str, Any]:
 
 def _total_size(manifest: Manifest) -> int:
     return sum(entry.size for entry in manifest.files.values())
+
+
+def _write_all(draft: Path, files: Mapping[str, bytes | FileWriter]) -> dict[str, FileEntry]:
+    try:
+        return {name: _write(draft, name, content) for name, content in files.items()}
+    except OSError:
+        for name in files:  # beside a checkpoint, they would keep a full disk full
+            (draft / name).unlink(missing_ok=True)
+        raise
 
 
 def _write(draft: Path, name: str, content: bytes | FileWriter) -> FileEntry:

@@ -64,9 +64,12 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
             sys.stderr.close()  # the reader of our output has closed the pipe
             raise typer.Exit(0) from None
         except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            fail(f"the disk is full ({error.filename or 'while writing'}): free some space and run again.", 1)
+            place = error.filename or "while writing"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                fail(f"the disk is full ({place}): free some space and run again.", 1)
+            if error.errno == errno.EFBIG:
+                fail(f"a file may not be that large ({place}): raise the limit (ulimit -f) and run again.", 1)
+            raise
         except BaseException as error:
             # The tokenizers library is written in Rust; what it raises for a damaged tokenizer is no Exception.
             if type(error).__name__ != "PanicException":

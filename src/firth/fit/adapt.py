@@ -15,7 +15,7 @@ from firth.artifact.models import load, save
 from firth.counts.ngram import NgramModel
 from firth.errors import AbilityError, BudgetError, RecipeError
 from firth.files import require_free
-from firth.fit.checkpoints import require_place
+from firth.fit.checkpoints import clear_finished, is_finished, require_place, training_place
 from firth.fit.count_arithmetic import (
     change_counts,
     describe_change,
@@ -71,6 +71,9 @@ def adapt(
     add, remove = require_list(add, "add"), require_list(remove, "remove")
     artifact = open_artifact(require_path(model, "model", "the folder of a saved model"))
     if artifact.manifest.kind == "nets":
+        if is_finished(folder, resume):
+            clear_finished(folder)
+            return cast(AnyModel, load(folder))
         require_place(folder, resume)
     elif budget is not None or resume:
         raise BudgetError(
@@ -110,7 +113,8 @@ def adapt(
         start=artifact.manifest.files["model.safetensors"].sha256 if is_net else None,
     )
     adapt_model = _adapt_net if is_net else _adapt_vectors if is_word2vec else _adapt_tokenizer
-    adapt_model(old, run).save(folder, run, artifact.manifest.name, run.seed, {})
+    with training_place(folder, resume):
+        adapt_model(old, run).save(folder, run, artifact.manifest.name, run.seed, {})
     return cast(AnyModel, load(folder, verify=False))
 
 

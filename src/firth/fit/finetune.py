@@ -22,7 +22,7 @@ from firth.errors import AbilityError, CorpusError, RecipeError, near_miss, read
 from firth.files import digest_bytes
 from firth.fit.adapt import adapt
 from firth.fit.backbones import backbone, causal_network, decoder_network, with_recipe
-from firth.fit.checkpoints import CheckpointFolder, require_place
+from firth.fit.checkpoints import CheckpointFolder, clear_finished, is_finished, require_place, training_place
 from firth.fit.linear import has_no_states, require_linear, train_linear
 from firth.fit.loop import TrainingPlan, TrainingState
 from firth.fit.optimisers import make_optimiser
@@ -93,8 +93,9 @@ def finetune(
         raise RecipeError(f"there is no task {task!r}: {near_miss(task, TASKS)}")
     folder, model = require_path(out, "out", "the folder to write"), require_path(model, "model", "a saved model")
     settings, columns = setting_list(settings), require_list(columns, "columns")
-    if resume and (folder / "manifest.json").exists():
-        note(f"{folder} is finished already.")
+    if is_finished(folder, resume):
+        clear_finished(folder)
+        remove_stages(folder)
         return cast(Predictor, load(folder))
     require_place(folder, resume)
     read = partial(read_all, task, skip_bad=skip_bad, columns=columns)
@@ -136,7 +137,7 @@ def finetune(
         decoder=decoder_model,
         **shared,
     )
-    with torch_settings(threads):
+    with training_place(folder, resume), torch_settings(threads):
         run = open_run(config, base, skip_bad)
         trainer = open_trainer(run)
         trainer.train()

@@ -12,7 +12,7 @@ from typing import Any, cast
 from firth.artifact.models import save
 from firth.errors import CorpusError
 from firth.fit.budget import Budget as Budget
-from firth.fit.checkpoints import CheckpointFolder
+from firth.fit.checkpoints import CheckpointFolder, hold
 from firth.progress import note
 from firth.text.corpus import Corpus, read_corpus
 from firth.tokens.build import open_store, open_tokens
@@ -84,6 +84,7 @@ class TrainingResult:
 
     def save(self, folder: Path, run: TrainingRun, name: str, seed: int, metrics: Mapping[str, Any]) -> None:
         """Write the artifact."""
+        hold(folder)  # another process may have begun to train into it since
         save(
             folder,
             self.model,

@@ -19,6 +19,7 @@ from firth.artifact.folder import Artifact, open_artifact
 from firth.artifact.models import load, save
 from firth.errors import OutputError, RecipeError
 from firth.files import require_free
+from firth.fit.checkpoints import clear_finished, is_finished
 from firth.fit.finetune import finetune
 from firth.fit.linear import has_no_states
 from firth.fit.resolve_task import HEAD_LR, finetune_lr
@@ -82,11 +83,12 @@ def finetune_all(
     The settings with the best mean over seeds are chosen, and of their runs the best one.
     """
     folder, settings = require_path(out, "out", "the folder to write"), setting_list(settings)
-    if resume and (folder / "manifest.json").exists():
-        note(f"{folder} is finished already.")
+    runs = folder.with_name(f"{folder.name}.runs")
+    if is_finished(folder, resume):
+        clear_finished(folder)
+        shutil.rmtree(runs, ignore_errors=True)
         return load(folder)
     require_free(folder)
-    runs = folder.with_name(f"{folder.name}.runs")
     if runs.exists() and not resume:
         raise OutputError(f"{runs} holds unfinished runs: continue with --resume, or choose another -o.")
     if search and has_no_states(open_artifact(Path(model))):

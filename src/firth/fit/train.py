@@ -15,7 +15,7 @@ from firth.artifact.models import load, load_tokenizer
 from firth.counts.recipe import CacheRecipe, ClassRecipe, MaxentRecipe, MixtureRecipe, NgramRecipe
 from firth.errors import BudgetError, RecipeError
 from firth.fit.adaptive import train_adaptive
-from firth.fit.checkpoints import require_place
+from firth.fit.checkpoints import clear_finished, is_finished, require_place, training_place
 from firth.fit.counts import train_counts
 from firth.fit.labels import accuracy, open_labelled
 from firth.fit.resolve import unset_fields
@@ -23,7 +23,6 @@ from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, open_corpus
 from firth.fit.vectors import train_vectors
 from firth.lm.pieces import score_documents
 from firth.nets.recipe import NetRecipe
-from firth.progress import note
 from firth.recipes.families import Recipe
 from firth.recipes.nets import with_size
 from firth.recipes.table import find_recipe
@@ -68,7 +67,7 @@ def train(
     settings = setting_list(settings)
     wanted = override(found if size is None else with_size(found, name, size), settings)
     folder = require_path(out, "out", "the folder to write")
-    if resume and (folder / "manifest.json").exists():
+    if is_finished(folder, resume):
         return _load_finished(folder, wanted, settings, size)
     require_place(folder, resume)
     corpus = _open_training(wanted, corpora, field, encoding, layout)
@@ -85,8 +84,9 @@ def train(
         size=size,
         settings=settings,
     )
-    result = pretrain(wanted, run)
-    result.save(folder, run, name, seed, {} if run.valid is None else _validate(result.model, run.valid))
+    with training_place(folder, resume):
+        result = pretrain(wanted, run)
+        result.save(folder, run, name, seed, {} if run.valid is None else _validate(result.model, run.valid))
     return cast(AnyModel, load(folder, verify=False) if reload else None)  # it was written just now
 
 
@@ -145,9 +145,9 @@ def _load_finished(folder: Path, recipe: Recipe, settings: Sequence[str], size: 
     if isinstance(recipe, NetRecipe):
         asked = {key: value for key, value in asked.items() if key not in unset_fields(recipe, settings, size)}
     found = flatten(artifact.manifest.recipe)
-    if any(found.get(key) != value for key, value in asked.items() if value != "auto"):
+    if any(found.get(key) != value for key, value in asked.items() if value not in ("auto", None)):
         raise RecipeError(f"{folder} holds another recipe: give the same options as before, or another -o.")
-    note(f"{folder} is finished already.")
+    clear_finished(folder)
     return cast(AnyModel, load(folder))
 
 
