@@ -73,6 +73,48 @@ def test_probe(model: Path, tmp_path: Path) -> None:
     assert (report["accuracy"], report["macro_f1"], report["majority"]) == (1.0, 1.0, 0.5)
 
 
+def test_the_command_line_calls_the_function(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is one code path for both: what the function returns is what is printed."""
+    calls: list[tuple[object, ...]] = []
+
+    def evaluate(*arguments: object, **options: object) -> dict[str, object]:
+        calls.append((*arguments, options))
+        return {"accuracy": 0.25}
+
+    monkeypatch.setattr("firth.api.evaluate", evaluate)
+    given = ("--method", "mul", "--restrict", 7, "--field", "label=kind")
+    assert firth("evaluate", model, "words", tmp_path / "a", *given, "--json").json == {
+        "suite": "words",
+        "accuracy": 0.25,
+    }
+    options = {"method": "mul", "restrict": 7, "columns": ["label=kind"], "skip_bad": False, "out": None}
+    assert calls == [(model, "words", tmp_path / "a", options | {"force": False})]
+
+
+def test_the_function_takes_what_the_command_line_takes(tmp_path: Path) -> None:
+    rows = [("pos", "a good film"), ("neg", "a bad film")] * 5
+    settings = {"epochs": 1, "dimension": 4}
+    trained = library.train("fasttext-classifier", rows, out=tmp_path / "films", settings=settings)
+    file = write(tmp_path / "test.tsv", "kind\treview\n" + "".join(f"{label}\t{text}\n" for label, text in rows))
+    columns = ["label=kind", "text=review"]
+    assert library.evaluate(trained, "classify", file, columns=columns)["examples"] == 10
+    page = tmp_path / "page.html"
+    report = library.evaluate(tmp_path / "films", "task", file, columns=columns, out=page)
+    assert report["report"] == str(page)
+    assert "Error analysis of films" in page.read_text()
+    for options, message in (
+        ({"out": page}, "force=True"),
+        ({"columns": "label=kind"}, "columns must be a list"),
+        ({"columns": ["kind"]}, "ROLE=NAME"),
+        ({"method": "ad"}, "did you mean 'add'"),
+        ({"restrict": 0}, "restrict is 0"),
+    ):
+        with pytest.raises(library.FirthError, match=message):
+            library.evaluate(trained, "task", file, **options)  # type: ignore[arg-type]
+    with pytest.raises(library.FirthError, match="skip_bad=True belongs to the suite task"):
+        library.evaluate(trained, "classify", file, skip_bad=True)
+
+
 def test_models_and_files_that_cannot_be_evaluated(model: Path, tmp_path: Path) -> None:
     pairs = write(tmp_path / "pairs", "king queen 9\n")
     library.train("unigram", [["to be or not to be"]], out=tmp_path / "uni")

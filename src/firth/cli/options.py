@@ -17,8 +17,6 @@ Seed = Annotated[int, Option("--seed", min=0, max=2**63 - 1, help="Seed of the r
 Resume = Annotated[bool, Option("--resume", help="Resume an interrupted run from its checkpoint.")]
 SkipBad = Annotated[bool, Option("--skip-bad", help="Skip invalid examples and count them.")]
 Method = Annotated[str, Option("--method", help="Analogies: add (3CosAdd) or mul (3CosMul).")]
-METHODS = ("add", "mul")
-SUITES = ("words", "analogies", "context", "probe", "classify", "task")
 Json = Annotated[bool, Option("--json", help="Print one JSON object to standard output and nothing else.")]
 Force = Annotated[bool, Option("--force", help="Replace an existing file; never one that is read.")]
 Columns = Annotated[list[str] | None, Option("--field", help="Column or field of a part: ROLE=NAME, as text_a=review.")]
@@ -56,4 +54,6 @@ def _names_of(names: str) -> list[str]:
             from firth.artifact.formats import FORMATS
 
             return list(FORMATS)
+    from firth.api import SUITES
+
     return list(SUITES)
