@@ -125,7 +125,7 @@ def token_metrics(store: TokenStore, tokenizer: Tokenizer) -> dict[str, float]:
     return {
         "vocabulary": len(tokenizer),
         "bytes_per_token": info.bytes / info.tokens,
-        "tokens_per_word": info.tokens / info.words,
+        "tokens_per_word": info.tokens / max(info.words, 1),
         "unknown_share": info.unknown / info.tokens,
     }
 
