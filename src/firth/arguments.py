@@ -25,6 +25,22 @@ def require_path(given: Any, name: str, what: str) -> Path:
     return Path(given)
 
 
+def check_licence(given: str | None) -> None:
+    """Raise `ArgumentError` unless a licence, if one is given, is one line of text that a model card can show.
+
+    >>> check_licence("")
+    Traceback (most recent call last):
+    ...
+    firth.errors.ArgumentError: licence must be one line of text such as CC-BY-4.0, not '': leave it out, or name one.
+    """
+    if given is None:
+        return
+    if not require_string(given, "licence").strip() or not given.isprintable() or len(given) > _MAX_LICENCE:
+        raise ArgumentError(
+            f"--licence must be one line of text such as CC-BY-4.0, not {_shown(given)}: leave it out, or name one."
+        )
+
+
 def require_list(given: Any, name: str) -> list[Any]:
     """The list `given` as the argument `name`; one string or path raises `ArgumentError`."""
     if isinstance(given, str | os.PathLike) or not isinstance(given, Iterable):
@@ -146,3 +162,4 @@ def _shown(given: Any) -> str:
 
 
 _LONGEST = 32
+_MAX_LICENCE = 200  # characters

@@ -24,6 +24,10 @@ Field = Annotated[str, Option("--field", help="JSONL and Parquet: the field that
 Encoding = Annotated[str | None, Option("--encoding", help="Encoding of the files.")]
 Layout = Annotated[str, Option("--layout", help="lines (of one sentence), prose (of one paragraph), wrapped, auto.")]
 Threads = Annotated[int | None, Option("--threads", min=1, help="Number of processes; default: all cores.")]
+Licence = Annotated[
+    str | None,
+    Option("--licence", "--license", help="Licence of the text, for manifest and model card.", metavar="TEXT"),
+]
 Budget = Annotated[str | None, Option("--budget", help="20s, 10min, 3h, 300ktok, 20Mtok, 1e15flop.")]
 
 

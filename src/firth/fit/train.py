@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from firth.abilities import Predicts, Scores
-from firth.arguments import require_path
+from firth.arguments import check_licence, require_path
 from firth.artifact.any_model import AnyModel
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load, load_tokenizer
@@ -50,12 +50,13 @@ def train(
     field: str = "text",
     encoding: str | None = None,
     layout: str = "auto",
+    licence: str | None = None,
     reload: bool = True,
 ) -> AnyModel:
     """The model of `recipe` trained on the corpora, saved as an artifact in the folder `out`.
 
-    `settings` are fields of the recipe, such as `{"order": 2}`. With `reload=False` the model is only saved, and None
-    returned.
+    `settings` are fields of the recipe, such as `{"order": 2}`; `licence` is that of the text, such as CC-BY-4.0. With
+    `reload=False` the model is only saved, and None returned.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -68,6 +69,7 @@ def train(
     settings = setting_list(settings)
     wanted = override(found if size is None else with_size(found, name, size), settings)
     folder = require_path(out, "out", "the folder to write")
+    check_licence(licence)
     if resume and (folder / "manifest.json").exists():
         return _load_finished(folder, wanted, settings, size)
     require_place(folder, resume)
@@ -84,6 +86,7 @@ def train(
         named=isinstance(recipe, str),
         size=size,
         settings=settings,
+        licence=licence,
     )
     result = pretrain(wanted, run)
     result.save(folder, run, name, seed, {} if run.valid is None else _validate(result.model, run.valid))

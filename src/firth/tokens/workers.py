@@ -106,7 +106,7 @@ def chunk_job(config: JobConfig) -> Worker:
 
 
 def encode_job(config: JobConfig) -> Worker:
-    """Encodes blocks; returns sentences, their ids, word starts and lengths, and among the facts the number of words."""
+    """Encodes blocks; returns sentences, their ids, word starts and lengths; the facts have the number of words."""
     tokenizer = config.load_tokenizer()
     encoder = TextEncoder(tokenizer)
     dtype = id_dtype(len(tokenizer))
