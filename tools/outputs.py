@@ -4,8 +4,8 @@
 
 In a block that is fenced as ```console a line that starts with `$ ` is a command, and the lines below it are its
 standard output. There `...` stands for any characters, also for several lines. Fractions may differ by a hundredth,
-because the outputs of networks differ a little between processors, and those of `firth fill` by more. Outputs that match
-what a command prints are left as they are. All commands of a page run in one folder.
+because the outputs of networks differ a little between processors, and those of `firth fill` by more. Outputs that
+match what a command prints are left as they are. All commands of a page run in one folder.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def matches(shown: str, printed: str) -> bool:
 def fills_match(shown: str, printed: str) -> bool:
     """Whether the candidates of a masked model are those shown, as far as processors agree on them.
 
-    Training amplifies differences of rounding. So probabilities may differ by 0.05 and a fifth, and candidates may change
-    places, or be exchanged for others, with those of a similar probability: half of those shown must be there.
+    Training amplifies differences of rounding. So probabilities may differ by 0.05 and a fifth, and candidates may
+    change places, or be exchanged for others, with those of a similar probability: half of those shown must be there.
 
     >>> shown = "0.0655  baker  a baker\\n0.0580  hunter  a hunter\\n"
     >>> fills_match(shown, "0.0712  hunter  a hunter\\n0.0590  sailor  a sailor\\n")

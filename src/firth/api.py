@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from firth.artifact.any_model import AnyModel
 
+_COLUMNS = "--field ROLE=NAME"
 SUITES = ("words", "analogies", "context", "probe", "classify", "task")
 
 
@@ -166,7 +167,7 @@ def evaluate(
     """
     paths = [require_path(file, "files", "a test file") for file in files]
     page = None if out is None else require_path(out, "out", "the HTML file to write")
-    given = {"-o": page, "--force": force, "--field": columns, "--skip-bad": skip_bad}
+    given = {"-o": page, "--force": force, _COLUMNS: columns, "--skip-bad": skip_bad}
     _check_evaluation(suite, paths, method, restrict, given)
     if page is not None:
         require_new_file(page, force, [*paths, *([model] if isinstance(model, str | Path) else [])])
@@ -195,13 +196,13 @@ def _check_evaluation(suite: str, paths: Sequence[Path], method: str, restrict: 
     require_method(method)
     if restrict < 1:
         raise ArgumentError(f"--restrict is {restrict}: give the number of the most frequent words, 1 or more.")
-    parse_columns(require_list(given["--field"], "columns"))
+    parse_columns(require_list(given[_COLUMNS], "columns"))
     if not paths:
         raise ArgumentError(f"{suite} is evaluated on files: name them.")
     if suite == "task" and len(paths) > 1:
         raise ArgumentError("a task is evaluated on one file of labelled examples: name one.")
     for option, value in given.items():
-        if value and suite != "task" and (option, suite) != ("--field", "classify"):
+        if value and suite != "task" and (option, suite) != (_COLUMNS, "classify"):
             raise ArgumentError(f"{option} belongs to the suite task, not to {suite}: leave it out.")
 
 

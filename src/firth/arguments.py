@@ -11,6 +11,9 @@ from typing import Any
 
 from firth.errors import ArgumentError
 
+_LONGEST = 32  # characters of a text in an error message
+_MAX_LICENCE = 200  # characters
+
 
 def require_path(given: Any, name: str, what: str) -> Path:
     """The path `given` as the argument `name`; anything else raises `ArgumentError`.
@@ -151,7 +154,7 @@ def _where(function: str) -> str:
 
 
 def _shown(given: Any) -> str:
-    """A value in an error message, cut to a few words.
+    """A value as an error message shows it: a long text is cut, and of other objects the type is named.
 
     >>> _shown(1), _shown("a" * 50)
     ('1', "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...'")
@@ -159,7 +162,3 @@ def _shown(given: Any) -> str:
     if isinstance(given, str):
         return repr(given if len(given) <= _LONGEST else given[:_LONGEST] + "...")
     return repr(given) if given is None or isinstance(given, bool | int | float) else f"a {type(given).__name__}"
-
-
-_LONGEST = 32
-_MAX_LICENCE = 200  # characters

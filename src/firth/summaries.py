@@ -13,18 +13,8 @@ _RECIPE_FIELDS = (
 )  # fmt: skip
 _LONGEST = 60  # characters of a value
 _METHODS = (
-    "score",
-    "generate",
-    "next",
-    "explain",
-    "fill",
-    "similar",
-    "vector",
-    "analogy",
-    "embed",
-    "layers",
-    "predict",
-)
+    "score", "generate", "next", "explain", "fill", "similar", "vector", "analogy", "embed", "layers", "predict",
+)  # fmt: skip
 
 
 class Summarised:

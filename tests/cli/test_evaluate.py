@@ -111,6 +111,8 @@ def test_the_function_takes_what_the_command_line_takes(tmp_path: Path) -> None:
     ):
         with pytest.raises(library.FirthError, match=message):
             library.evaluate(trained, "task", file, **options)  # type: ignore[arg-type]
+    with pytest.raises(library.FirthError, match=r"columns=\['ROLE=NAME'\] belongs to the suite task"):
+        library.evaluate(trained, "words", file, columns=columns)
     with pytest.raises(library.FirthError, match="skip_bad=True belongs to the suite task"):
         library.evaluate(trained, "classify", file, skip_bad=True)
 
