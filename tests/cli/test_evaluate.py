@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import firth as library
-from tests.command import firth
+from tests.command import assert_refused, firth
 from tests.vectors.small_models import save_model, small_model
 
 WORDS = ["the", "king", "queen", "man", "woman", "girl"]
@@ -42,6 +42,15 @@ def test_undefined_correlations_are_null(model: Path, tmp_path: Path) -> None:
     report = firth("evaluate", model, "words", write(tmp_path / "one", "king queen 9\n"), "--json").json
     assert report["spearman"] is None
     assert report["note"]
+
+
+@pytest.mark.parametrize("score", ["nan", "inf", "-inf"])
+def test_scores_that_are_no_numbers_are_no_header(model: Path, tmp_path: Path, score: str) -> None:
+    pairs = write(tmp_path / "pairs.tsv", f"king\tqueen\t{score}\nman\tgirl\t3\nthe\tman\t2\n")
+    assert_refused(firth("evaluate", model, "words", pairs), "line 1: a pair has two words and a number")
+    row = "\tking\tn\tqueen\tn\ta <b> king </b> .\ta <b> queen </b> .\t"
+    contexts = write(tmp_path / "contexts.tsv", f"1{row}{score}\n2{row}2\n")
+    assert_refused(firth("evaluate", model, "context", contexts), "line 1: there must be eight fields")
 
 
 @pytest.mark.parametrize("method", ["add", "mul"])
