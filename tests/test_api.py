@@ -88,7 +88,7 @@ def test_models_are_evaluated(folder: Path) -> None:
     assert firth.evaluate(folder / "labels", "classify", folder / "labelled.tsv")["examples"] == 16
     with pytest.raises(ArgumentError, match="did you mean 'words'"):
         firth.evaluate(folder / "vectors", "word", pairs)
-    with pytest.raises(ArgumentError, match="on files: name it"):
+    with pytest.raises(ArgumentError, match="on files: name them"):
         firth.evaluate(folder / "vectors", "words")
 
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 from firth.summaries import html_table
+
+Context = Literal["line", "document"]
+"""What a line is scored after: nothing, or the lines before it in its document, which a blank line ends."""
+CONTEXTS: tuple[Context, ...] = get_args(Context)
+LAYERS = ("last", "mix", "all")
+"""Names of layers of hidden states beside their numbers: the last, the mean of all, and all concatenated."""
+POOLINGS = ("mean", "whole", "first", "last", "max")
+"""Ways to make one vector of the hidden states of a text: see `NetModel.embed`."""
 
 
 class Score(NamedTuple):

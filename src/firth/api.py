@@ -9,18 +9,19 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from firth.abilities import Filling, Generates, HasLayers, Model, Score, total
-from firth.arguments import require_path, require_string, require_strings
+from firth.abilities import Context, Filling, Generates, HasLayers, Model, Score, total
+from firth.arguments import require_list, require_path, require_string, require_strings
 from firth.errors import AbilityError, ArgumentError, near_miss
+from firth.files import require_new_file
 from firth.progress import note
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from firth.apply.score import Context
     from firth.artifact.any_model import AnyModel
 
+_COLUMNS = "--field ROLE=NAME"
 SUITES = ("words", "analogies", "context", "probe", "classify", "task")
 
 
@@ -151,35 +152,69 @@ def evaluate(
     *files: str | Path,
     method: str = "add",
     restrict: int = 300_000,
+    columns: Sequence[str] = (),
     skip_bad: bool = False,
     seed: int = 0,
+    out: str | Path | None = None,
+    force: bool = False,
 ) -> dict[str, Any]:
     """The metrics of a model on test files, as `firth evaluate --json` prints them.
 
     The suites `words`, `analogies`, `context` and `probe` are for vectors, `classify` for classifiers, and `task` for
-    fine-tuned models. `method` (add or mul) and `restrict` (to the most frequent words) are for analogies, `skip_bad`
-    and `seed` for tasks.
+    fine-tuned models. `method` (add or mul) and `restrict` (to the most frequent words) are for analogies, `columns`
+    (such as `text_a=review`) for labelled files, `skip_bad`, `seed` and `out` for tasks: the error analysis is written
+    to `out`, an HTML file that is replaced only with `force`.
     """
-    from firth.apply.predict import evaluate_task
+    paths = [require_path(file, "files", "a test file") for file in files]
+    page = None if out is None else require_path(out, "out", "the HTML file to write")
+    given = {"-o": page, "--force": force, _COLUMNS: columns, "--skip-bad": skip_bad}
+    _check_evaluation(suite, paths, method, restrict, given)
+    if page is not None:
+        require_new_file(page, force, [*paths, *([model] if isinstance(model, str | Path) else [])])
+    if suite == "task":
+        reading = {"columns": columns, "skip_bad": skip_bad, "seed": seed}
+        return _evaluate_task(model, paths[0], page, reading)
     from firth.report import classify, suites
 
-    if suite not in SUITES:
-        raise ArgumentError(f"there is no suite {suite!r}: {near_miss(str(suite), SUITES)}")
-    paths = [require_path(file, "files", "a test file") for file in files]
-    if not paths or (suite == "task" and len(paths) > 1):
-        raise ArgumentError(f"{suite} is evaluated on {'one file' if suite == 'task' else 'files'}: name it.")
-    loaded = _loaded(model)
-    if suite == "task":
-        return evaluate_task(loaded, paths[0], seed=seed, skip_bad=skip_bad)
-    if suite == "analogies":
-        return suites.evaluate_analogies(loaded, paths, method, restrict)
-    others: dict[str, Callable[[Any, Sequence[Path]], dict[str, Any]]] = {
+    suite_of: dict[str, Callable[[Any, Sequence[Path]], dict[str, Any]]] = {
         "words": suites.evaluate_words,
+        "analogies": lambda loaded, paths: suites.evaluate_analogies(loaded, paths, method, restrict),
         "context": suites.evaluate_contexts,
         "probe": suites.evaluate_probe,
-        "classify": classify.evaluate_labels,
+        "classify": lambda loaded, paths: classify.evaluate_labels(loaded, paths, columns),
     }
-    return others[suite](loaded, paths)
+    return suite_of[suite](_loaded(model), paths)
+
+
+def _check_evaluation(suite: str, paths: Sequence[Path], method: str, restrict: int, given: dict[str, Any]) -> None:
+    """Raise `ArgumentError` unless the options, by their names on the command line, belong to the suite."""
+    from firth.apply.similar import require_method
+    from firth.tasks.readers.columns import parse_columns
+
+    if suite not in SUITES:
+        raise ArgumentError(f"there is no suite {suite!r:.80}: {near_miss(str(suite), SUITES)}")
+    require_method(method)
+    if restrict < 1:
+        raise ArgumentError(f"--restrict is {restrict}: give the number of the most frequent words, 1 or more.")
+    parse_columns(require_list(given[_COLUMNS], "columns"))
+    if not paths:
+        raise ArgumentError(f"{suite} is evaluated on files: name them.")
+    if suite == "task" and len(paths) > 1:
+        raise ArgumentError("a task is evaluated on one file of labelled examples: name one.")
+    for option, value in given.items():
+        if value and suite != "task" and (option, suite) != (_COLUMNS, "classify"):
+            raise ArgumentError(f"{option} belongs to the suite task, not to {suite}: leave it out.")
+
+
+def _evaluate_task(model: Any, file: Path, page: Path | None, reading: dict[str, Any]) -> dict[str, Any]:
+    """The metrics of a fine-tuned model, whose error analysis is written to a page if one is named."""
+    from firth.apply.predict import evaluate_task
+    from firth.report.task_report import write_task_report
+
+    if page is None:
+        return evaluate_task(_loaded(model), file, **reading)
+    name = Path(model).resolve().name if isinstance(model, str | Path) else type(model).__name__
+    return write_task_report(_loaded(model), file, page, name=name, **reading)
 
 
 def export(model: Any, format: str, path: str | Path) -> dict[str, Any]:

@@ -11,6 +11,9 @@ from typing import Any
 
 from firth.errors import ArgumentError
 
+_LONGEST = 32  # characters of a text in an error message
+_MAX_LICENCE = 200  # characters
+
 
 def require_path(given: Any, name: str, what: str) -> Path:
     """The path `given` as the argument `name`; anything else raises `ArgumentError`.
@@ -23,6 +26,22 @@ def require_path(given: Any, name: str, what: str) -> Path:
     if not isinstance(given, str | os.PathLike) or not os.fspath(given):
         raise ArgumentError(f"{name} must be a path, {what}, not {_shown(given)}.")
     return Path(given)
+
+
+def check_licence(given: str | None) -> None:
+    """Raise `ArgumentError` unless a licence, if one is given, is one line of text that a model card can show.
+
+    >>> check_licence("")
+    Traceback (most recent call last):
+    ...
+    firth.errors.ArgumentError: licence must be one line of text such as CC-BY-4.0, not '': leave it out, or name one.
+    """
+    if given is None:
+        return
+    if not require_string(given, "licence").strip() or not given.isprintable() or len(given) > _MAX_LICENCE:
+        raise ArgumentError(
+            f"--licence must be one line of text such as CC-BY-4.0, not {_shown(given)}: leave it out, or name one."
+        )
 
 
 def require_list(given: Any, name: str) -> list[Any]:
@@ -135,7 +154,7 @@ def _where(function: str) -> str:
 
 
 def _shown(given: Any) -> str:
-    """A value in an error message, cut to a few words.
+    """A value as an error message shows it: a long text is cut, and of other objects the type is named.
 
     >>> _shown(1), _shown("a" * 50)
     ('1', "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...'")
@@ -143,6 +162,3 @@ def _shown(given: Any) -> str:
     if isinstance(given, str):
         return repr(given if len(given) <= _LONGEST else given[:_LONGEST] + "...")
     return repr(given) if given is None or isinstance(given, bool | int | float) else f"a {type(given).__name__}"
-
-
-_LONGEST = 32

@@ -62,7 +62,7 @@ def parse_age(text: str) -> float:
     """
     parts = _DURATION.fullmatch(text)
     if parts is None:
-        raise ValueError(f"{text!r} is not a time, such as 12h, 30d or 4w.")
+        raise ValueError(f"{text!r:.80} is not a time: give one such as 12h, 30d or 4w.")
     return float(parts[1]) * _SECONDS[parts[2]]
 
 

@@ -20,6 +20,7 @@ from firth.progress import note
 
 _PREFIX = ".firth-"  # of temporary files and folders
 _DRAFT_SUFFIX = ".tmp"  # of those that are being written
+_ARTIFACT_START = b'{\n  "budget": {'  # of the manifest.json of an artifact, whose keys are sorted
 
 
 def digest_bytes(data: bytes | memoryview) -> str:
@@ -181,25 +182,43 @@ def _is_alive(process: int) -> bool:
 
 
 def require_free(target: Path) -> None:
-    """Raise `OutputError` unless `target` is missing or an empty folder."""
+    """Raise `OutputError` unless `target` is missing or an empty folder, and not inside an artifact."""
+    require_outside_artifacts(target)
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise OutputError(f"{target} is a file: choose another folder with -o.")
     if target.is_dir() and any(target.iterdir()):
         raise OutputError(f"{target} already holds something: choose another folder with -o, or empty it.")
 
 
+def require_outside_artifacts(path: Path) -> None:
+    """Raise `OutputError` if `path` would be a part of an artifact, which allows for no files but its own."""
+    for folder in Path(os.path.realpath(path)).parents:
+        try:
+            with open(folder / "manifest.json", "rb") as file:
+                is_artifact = file.read(len(_ARTIFACT_START)) == _ARTIFACT_START
+        except OSError:  # there is none, or it cannot be read
+            continue
+        if is_artifact:
+            raise OutputError(
+                f"{path} would be in the folder of the model {folder}, which could not be read then: write elsewhere."
+            )
+
+
 def require_new_file(path: Path, force: bool = False, inputs: Iterable[str | Path] = ()) -> None:
     """Raise `OutputError` if `path` exists, unless it may be replaced by `force`; it is never one of the `inputs`.
 
-    An input may be a file or a folder, all files of which are inputs; others, such as `-`, are ignored.
+    An input may be a file or a folder, all files of which are inputs; others, such as `-`, are ignored. Nor may it be
+    in the folder of an artifact.
     """
     with writing(path):
         if not os.path.lexists(path):
+            require_outside_artifacts(path)
             return
         for given in map(Path, inputs):
             is_inside = given.is_dir() and path.resolve().is_relative_to(given.resolve())
             if is_inside or (given.exists() and path.exists() and path.samefile(given)):
                 raise OutputError(f"{path} is read by this command: write to another file.")
+        require_outside_artifacts(path)
         if path.exists() and not path.is_file():
             kind = "a folder" if path.is_dir() else "no regular file"
             raise OutputError(f"{path} is {kind}: write to another file.")
@@ -216,6 +235,7 @@ def write_file(target: Path, data: bytes) -> None:
 @contextmanager
 def new_file(target: Path) -> Iterator[BinaryIO]:
     """A file to write that replaces `target` when the block succeeds, or is removed."""
+    require_outside_artifacts(target)
     with writing(target):
         prefix = _prepare_drafts(target.parent)
         handle, name = tempfile.mkstemp(prefix=prefix, suffix=_DRAFT_SUFFIX, dir=target.parent)

@@ -14,18 +14,8 @@ _RECIPE_FIELDS = (
 _RENAMED = {"names": "objectives", "encoder.kind": "encoder", "network.encoder.kind": "encoder"}
 _LONGEST = 60  # characters of a value
 _METHODS = (
-    "score",
-    "generate",
-    "next",
-    "explain",
-    "fill",
-    "similar",
-    "vector",
-    "analogy",
-    "embed",
-    "layers",
-    "predict",
-)
+    "score", "generate", "next", "explain", "fill", "similar", "vector", "analogy", "embed", "layers", "predict",
+)  # fmt: skip
 
 
 class Summarised:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import firth as library
-from tests.command import firth
+from tests.command import assert_refused, firth
 from tests.vectors.small_models import save_model, small_model
 
 WORDS = ["the", "king", "queen", "man", "woman", "girl"]
@@ -44,6 +44,15 @@ def test_undefined_correlations_are_null(model: Path, tmp_path: Path) -> None:
     assert report["note"]
 
 
+@pytest.mark.parametrize("score", ["nan", "inf", "-inf"])
+def test_scores_that_are_no_numbers_are_no_header(model: Path, tmp_path: Path, score: str) -> None:
+    pairs = write(tmp_path / "pairs.tsv", f"king\tqueen\t{score}\nman\tgirl\t3\nthe\tman\t2\n")
+    assert_refused(firth("evaluate", model, "words", pairs), "line 1: a pair has two words and a number")
+    row = "\tking\tn\tqueen\tn\ta <b> king </b> .\ta <b> queen </b> .\t"
+    contexts = write(tmp_path / "contexts.tsv", f"1{row}{score}\n2{row}2\n")
+    assert_refused(firth("evaluate", model, "context", contexts), "line 1: there must be eight fields")
+
+
 @pytest.mark.parametrize("method", ["add", "mul"])
 def test_analogies(model: Path, tmp_path: Path, method: str) -> None:
     questions = write(tmp_path / "a.txt", ": royal\nman king woman queen\nman king woman zebra\n: none\nx y z man\n")
@@ -71,6 +80,50 @@ def test_probe(model: Path, tmp_path: Path) -> None:
     report = firth("evaluate", model, "probe", write(tmp_path / "train.tsv", lines), "--json").json
     assert report.keys() >= {"accuracy", "accuracy_interval", "macro_f1", "majority"}
     assert (report["accuracy"], report["macro_f1"], report["majority"]) == (1.0, 1.0, 0.5)
+
+
+def test_the_command_line_calls_the_function(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is one code path for both: what the function returns is what is printed."""
+    calls: list[tuple[object, ...]] = []
+
+    def evaluate(*arguments: object, **options: object) -> dict[str, object]:
+        calls.append((*arguments, options))
+        return {"accuracy": 0.25}
+
+    monkeypatch.setattr("firth.api.evaluate", evaluate)
+    given = ("--method", "mul", "--restrict", 7, "--field", "label=kind")
+    assert firth("evaluate", model, "words", tmp_path / "a", *given, "--json").json == {
+        "suite": "words",
+        "accuracy": 0.25,
+    }
+    options = {"method": "mul", "restrict": 7, "columns": ["label=kind"], "skip_bad": False, "out": None}
+    assert calls == [(model, "words", tmp_path / "a", options | {"force": False})]
+
+
+def test_the_function_takes_what_the_command_line_takes(tmp_path: Path) -> None:
+    rows = [("pos", "a good film"), ("neg", "a bad film")] * 5
+    settings = {"epochs": 1, "dimension": 4}
+    trained = library.train("fasttext-classifier", rows, out=tmp_path / "films", settings=settings)
+    file = write(tmp_path / "test.tsv", "kind\treview\n" + "".join(f"{label}\t{text}\n" for label, text in rows))
+    columns = ["label=kind", "text=review"]
+    assert library.evaluate(trained, "classify", file, columns=columns)["examples"] == 10
+    page = tmp_path / "page.html"
+    report = library.evaluate(tmp_path / "films", "task", file, columns=columns, out=page)
+    assert report["report"] == str(page)
+    assert "Error analysis of films" in page.read_text()
+    for options, message in (
+        ({"out": page}, "force=True"),
+        ({"columns": "label=kind"}, "columns must be a list"),
+        ({"columns": ["kind"]}, "ROLE=NAME"),
+        ({"method": "ad"}, "did you mean 'add'"),
+        ({"restrict": 0}, "restrict is 0"),
+    ):
+        with pytest.raises(library.FirthError, match=message):
+            library.evaluate(trained, "task", file, **options)  # type: ignore[arg-type]
+    with pytest.raises(library.FirthError, match=r"columns=\['ROLE=NAME'\] belongs to the suite task"):
+        library.evaluate(trained, "words", file, columns=columns)
+    with pytest.raises(library.FirthError, match="skip_bad=True belongs to the suite task"):
+        library.evaluate(trained, "classify", file, skip_bad=True)
 
 
 def test_models_and_files_that_cannot_be_evaluated(model: Path, tmp_path: Path) -> None:

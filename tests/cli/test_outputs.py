@@ -43,10 +43,15 @@ def writers(folder: Path) -> dict[str, Callable[..., Outcome]]:
         "evaluate": lambda out, *more: firth(
             "evaluate", folder / "classifier", "task", folder / "films.tsv", "-o", out, *more
         ),
+        "score": lambda out, *more: firth("score", folder / "mkn3", folder / "films.tsv", "-o", out, *more),
+        "embed": lambda out, *more: firth("embed", folder / "vectors", folder / "films.tsv", "-o", out, *more),
     }
 
 
-@pytest.mark.parametrize("verb", ["export", "predict", "evaluate"])
+WRITERS = ("export", "predict", "evaluate", "score", "embed")
+
+
+@pytest.mark.parametrize("verb", WRITERS)
 def test_existing_files_are_replaced_by_force_alone(verb: str, folder: Path, tmp_path: Path) -> None:
     write, out = writers(folder)[verb], tmp_path / "out"
     out.write_text("older")
@@ -65,8 +70,45 @@ def test_inputs_are_never_replaced(folder: Path) -> None:
         assert source.read_bytes() == before
     manifest = folder / "vectors" / "manifest.json"
     assert_refused(writers(folder)["export"](manifest, "--force"), "is read by this command")
-    assert_refused(writers(folder)["export"](folder / "vectors" / "new.txt"), "would be a file of the model")
+    assert_refused(writers(folder)["export"](folder / "vectors" / "new.txt"), "in the folder of the model")
     assert firth("verify", folder / "vectors").code == 0
+
+
+@pytest.mark.parametrize("place", ["new", "below/new", "card.md"])
+@pytest.mark.parametrize("verb", WRITERS)
+def test_nothing_is_written_into_an_artifact(verb: str, place: str, folder: Path, tmp_path: Path) -> None:
+    """Neither into that of the model nor into another one, which would be refused then for its unknown file."""
+    other = library.train("unigram", [["one two"]], out=tmp_path / "other") and tmp_path / "other"
+    (tmp_path / "link").symlink_to(other)
+    for target in (other, tmp_path / "link"):
+        assert_refused(
+            writers(folder)[verb](target / place, "--force"), "in the folder of the model", "write elsewhere"
+        )
+    assert firth("verify", other).code == 0
+
+
+def test_maps_folders_and_python_write_nothing_into_an_artifact(folder: Path, tmp_path: Path) -> None:
+    inside = folder / "vectors" / "new"
+    text = tmp_path / "text.txt"
+    text.write_text("one two\n")
+    for command in (
+        ("similar", folder / "vectors", "one", "--map", inside),
+        ("train", "unigram", text, "-o", inside),
+        ("adapt", folder / "mkn3", text, "-o", inside),
+        ("mix", folder / "mkn3", folder / "mkn3", "--valid", text, "-o", inside),
+        ("export", folder / "vectors", "huggingface", inside),
+        ("import", "word2vec", text, "-o", inside),
+        ("demo", "-o", inside),
+    ):
+        assert_refused(firth(*command), "in the folder of the model", "write elsewhere")
+    with pytest.raises(library.FirthError, match="in the folder of the model"):
+        library.export(folder / "vectors", "word2vec", inside)
+    assert firth("verify", folder / "vectors").code == 0
+
+
+def test_folders_with_a_manifest_of_others_are_written_to(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"manifest_version": 3}')
+    assert writers(folder)["export"](tmp_path / "out.txt").code == 0
 
 
 @pytest.fixture

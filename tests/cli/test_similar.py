@@ -70,7 +70,7 @@ def test_queries_that_cannot_be_answered(model: Path, counts: Path) -> None:
     assert_refused(firth("similar", model, "kingg"), "did you mean 'king'?")
     assert_refused(firth("similar", model, "king", "--context", "the king sat"), "one vector for a word")
     assert_refused(firth("similar", model, "king", "man", "--context", "the king sat"), "one word")
-    assert_refused(firth("similar", model, "king", "man", "--method", "div"), "choose add or mul")
+    assert_refused(firth("similar", model, "king", "man", "--method", "div"), "choose from add, mul", code=2)
     assert_refused(firth("similar", model, "king", "man", "--odd"), "three words")
     assert_refused(firth("similar", counts, "be"), "no word vectors")
     assert_refused(firth("similar", counts, "--map", "x.svg"), "no word vectors")

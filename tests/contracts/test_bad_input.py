@@ -150,6 +150,8 @@ def test_unreadable_file(corpus: Path, tmp_path: Path, monkeypatch: pytest.Monke
         (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "delta=much"), "a number", 2),
         (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "delta"), "key=value", 2),
         (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "delta=0"), "above 0", 2),
+        (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "delta=1e308"), "below 1e12", 2),
+        (("train", "bayes", "CORPUS", "-o", "OUT", "--set", "prior=1e308"), "below 1e12", 2),
         (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "tokenizer=unigram"), "choose from", 2),
         (("train", "unigram", "CORPUS", "-o", "OUT", "--size", "base"), "--size", 2),
         (("train", "unigram", "CORPUS", "-o", "OUT", "--budget", "soon"), "10min", 2),
@@ -184,6 +186,14 @@ def test_tokenizers_do_not_score(corpus: Path, tmp_path: Path) -> None:
     assert firth("train", "words", corpus, "-o", tmp_path / "words").code == 0
     assert_refused(firth("score", tmp_path / "words", corpus), "language model")
     assert_refused(firth("generate", tmp_path / "words"), "language model")
+
+
+def test_tokenizers_of_a_few_tokens_are_adapted(corpus: Path, tmp_path: Path) -> None:
+    """A quarter more than a few tokens is less than the smallest size that may be set."""
+    (tmp_path / "small.txt").write_text("one two\n")
+    assert firth("train", "words", tmp_path / "small.txt", "-o", tmp_path / "words").code == 0
+    adapted = firth("adapt", tmp_path / "words", corpus, "-o", tmp_path / "adapted", "--json")
+    assert adapted.json["metrics"]["vocabulary"] == 10
 
 
 def test_json_errors_leave_standard_output_empty(tmp_path: Path) -> None:

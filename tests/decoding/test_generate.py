@@ -145,10 +145,10 @@ def test_beams_go_on_past_the_last_position() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"temperature": -1.0}, "temperature=-1.0"),
-        ({"temperature": float("nan")}, "temperature=nan"),
-        ({"top_k": 0}, "top_k=0"),
-        ({"top_p": 1.5}, "top_p=1.5"),
+        ({"temperature": -1.0}, "temperature is -1.0"),
+        ({"temperature": float("nan")}, "temperature is nan"),
+        ({"top_k": 0}, "top_k is 0"),
+        ({"top_p": 1.5}, "top_p is 1.5"),
         ({"length": 0}, "length=0"),
         ({"count": 0}, "count=0"),
         ({"beams": 0}, "beams=0"),

@@ -53,7 +53,7 @@ def store_of(documents: Documents, folder: Path, every: int = 1, vocabulary: int
     with StoreWriter(folder, FakeTokenizer(vocabulary)) as writer:  # type: ignore[arg-type]
         if sentences:
             writer.add(EncodedSentences(np.concatenate(sentences), np.concatenate(starts), lengths), opens)
-        facts = writer.finish("none", 0)
+        facts = writer.finish("none", 0, 0)
     (folder / "store.json").write_text(facts.to_json())
     return TokenStore(folder)
 

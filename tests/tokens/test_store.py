@@ -112,7 +112,7 @@ def test_a_document_begins_where_its_first_token_is(words: Tokenizer, tmp_path: 
             ids = np.full(sum(lengths), 7, dtype=writer.dtype)
             encoded = EncodedSentences(ids, np.ones(ids.size, dtype=np.bool_), np.array(lengths, dtype=np.int64))
             writer.add(encoded, np.array(starts_document, dtype=np.bool_))
-        facts = writer.finish("corpus", size=20)
+        facts = writer.finish("corpus", size=20, words=8)
     (tmp_path / "store.json").write_text(facts.to_json())
     store = TokenStore(tmp_path)
     assert store.sentences.tolist() == [0, 2, 3, 6, 7, 8]

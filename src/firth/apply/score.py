@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, tee
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, cast
 
-from firth.abilities import Explains, PredictsNext, Score, Scores, ScoresBackwards, TextPiece, total
-from firth.errors import AbilityError, CorpusError, near_miss
+from firth.abilities import (
+    CONTEXTS,
+    Context,
+    Explains,
+    PredictsNext,
+    Score,
+    Scores,
+    ScoresBackwards,
+    TextPiece,
+    total,
+)
+from firth.errors import AbilityError, ArgumentError, CorpusError, near_miss
 from firth.text.corpus import LAYOUTS, read_corpus, save_stdin
 from firth.text.files import CorpusFile, find_files
 from firth.text.layout import Layout, sentences_of
 from firth.text.readers import PIECE, read_lines
 from firth.tokens.coverage import note_poor_coverage
 
-Context = Literal["line", "document"]
-"""What a line is scored after: nothing, or the lines before it in its document, which a blank line ends."""
-CONTEXTS: tuple[Context, ...] = get_args(Context)
 _SAMPLE = 1000  # lines that are compared with the vocabulary
 
 
@@ -46,9 +53,9 @@ class TextFiles:
     ) -> None:
         """`layout` tells how sentences relate to lines; auto detects it."""
         if context not in CONTEXTS:
-            raise CorpusError(f"there is no context {context!r}: {near_miss(context, CONTEXTS)}")
+            raise ArgumentError(f"there is no context {context!r:.80}: {near_miss(str(context), CONTEXTS)}")
         if layout != "auto" and layout not in LAYOUTS:
-            raise CorpusError(f"there is no layout {layout!r}: {near_miss(layout, (*LAYOUTS, 'auto'))}")
+            raise ArgumentError(f"there is no layout {layout!r:.80}: {near_miss(str(layout), (*LAYOUTS, 'auto'))}")
         self.encoding, self.context = encoding, context
         self.files = [file for path in paths for file in _text_files(path)]
         self.layout: Layout = "lines" if layout == "auto" else cast(Layout, layout)

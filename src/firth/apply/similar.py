@@ -6,7 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from firth.abilities import HasDenseVectors, HasLayers, HasVectors
-from firth.errors import AbilityError
+from firth.errors import AbilityError, ArgumentError, near_miss
+
+METHODS = ("add", "mul")
+"""Of analogies: 3CosAdd and 3CosMul (Levy and Goldberg 2014)."""
 
 
 def find_similar(
@@ -19,13 +22,12 @@ def find_similar(
     method: str = "add",
 ) -> list[tuple[str, float]]:
     """The words nearest to the sum of `words` minus those of `minus`, with their similarities."""
+    require_method(method)
     found = require_vectors(model)
     if len(words) == 1 and not minus:
         return found.similar(words[0], count, context=context)
     if context is not None:
         raise AbilityError("a context selects the sense of one word: give one word, or leave the context out.")
-    if method not in ("add", "mul"):
-        raise AbilityError(f"there is no method {method!r} for analogies: choose add or mul.")
     return require_dense_vectors(model, "analogies").analogy(words, minus, count, method=cast(Any, method))
 
 
@@ -46,6 +48,18 @@ def nearest_occurrences(
 def odd_one_out(model: Any, words: Sequence[str]) -> str:
     """The word that does not belong with the others."""
     return require_dense_vectors(model, "odd one out").odd_one_out(words)
+
+
+def require_method(method: str) -> None:
+    """Raise `ArgumentError` unless there is such a method for analogies.
+
+    >>> require_method("ad")
+    Traceback (most recent call last):
+    ...
+    firth.errors.ArgumentError: there is no method 'ad': did you mean 'add'?
+    """
+    if method not in METHODS:
+        raise ArgumentError(f"there is no method {method!r:.80}: {near_miss(str(method), METHODS)}")
 
 
 def require_vectors(model: Any) -> HasVectors:

@@ -5,6 +5,8 @@ A card is the same for the same model: it has no times and no names of machines.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,6 +16,7 @@ from firth.recipes.table import find_entry
 from firth.recipes.values import flatten
 
 CARD = "card.md"
+_NO_LICENCE = "not recorded"
 _MAX_METRICS = 40
 _MAX_SOURCES = 20
 _TEXT_COUNTS = ("documents", "sentences", "words", "tokens", "bytes", "unknown", "examples")
@@ -56,7 +59,14 @@ def huggingface_card(card: str, architecture: str, pipeline: str) -> str:
     >>> print(huggingface_card("# small", "BertForMaskedLM", "fill-mask").splitlines()[2])
     pipeline_tag: fill-mask
     """
-    head = ["---", "library_name: transformers", f"pipeline_tag: {pipeline}", "tags: [firth]", "---"]
+    head = [
+        "---",
+        "library_name: transformers",
+        f"pipeline_tag: {pipeline}",
+        *_license_fields(card),
+        "tags: [firth]",
+        "---",
+    ]
     about = card.partition("\n## Use\n")[0].rstrip() or f"# {architecture}"
     lines = [line for line in about.splitlines() if not line.startswith("![")]
     use = [
@@ -65,6 +75,22 @@ def huggingface_card(card: str, architecture: str, pipeline: str) -> str:
         *('outputs = model(**tokenizer("A text.", return_tensors="pt"))', "```"),
     ]
     return "\n".join([*head, "", *lines, "", *use]) + "\n"
+
+
+def _license_fields(card: str) -> list[str]:
+    """The licence of a card as Hugging Face has it: an identifier in lower case, or a name that is none of them.
+
+    >>> _license_fields("| licence | CC-BY-4.0 |")
+    ['license: cc-by-4.0']
+    >>> _license_fields("| licence | our own licence |")
+    ['license: other', 'license_name: "our own licence"']
+    """
+    found = re.search(r"^\| licence \| (.+) \|$", card, re.MULTILINE)
+    if found is None or found[1] == _NO_LICENCE:
+        return []
+    if re.fullmatch(r"[A-Za-z][A-Za-z0-9.+-]*", found[1]):
+        return [f"license: {found[1].lower()}"]
+    return ["license: other", f"license_name: {json.dumps(found[1], ensure_ascii=False)}"]
 
 
 def plain(value: Any) -> str:
@@ -100,7 +126,7 @@ def _text(corpus: Mapping[str, Any]) -> str:
     rows += [("further files", plain(len(sources) - _MAX_SOURCES))] if len(sources) > _MAX_SOURCES else []
     rows += [(name, plain(corpus[name])) for name in _TEXT_COUNTS if isinstance(corpus.get(name), int)]
     rows += [("SHA-256", f"`{plain(corpus['digest'])}`")] if isinstance(corpus.get("digest"), str) else []
-    licence = plain(corpus.get("licence") or "not recorded")
+    licence = plain(corpus.get("licence") or _NO_LICENCE)
     return _table([*rows, ("licence", licence)])
 
 

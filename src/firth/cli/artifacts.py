@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from firth.cli import options
-from firth.cli.checks import require_choice, require_output
+from firth.cli.checks import require_choice
 from firth.cli.console import checking_arguments, print_fields, show, verb
 from firth.errors import ArgumentError
 
@@ -79,14 +79,14 @@ def export_(
     Example: firth export sg word2vec sg.bin
     """
     from firth.artifact.formats import FORMATS, export_model
-    from firth.files import require_free
+    from firth.files import require_free, require_new_file
 
     with checking_arguments():
         require_choice("format", format, FORMATS)
     if format == "huggingface":
         require_free(path)  # a folder is never replaced
     else:
-        require_output(path, force, model)
+        require_new_file(path, force, [model])
 
     from firth.artifact.models import load
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from typing import Annotated, Any
 
-from typer import BadParameter, Option
+from typer import Option
 
 from firth.cli import options
 from firth.cli.console import show, verb
+from firth.errors import ArgumentError
 
 
 @verb
@@ -32,7 +33,7 @@ def cache(
     try:
         age = 0.0 if older is None else parse_age(older)
     except ValueError as error:
-        raise BadParameter(str(error), param_hint="--older") from None
+        raise ArgumentError(f"--older {error}") from None
     before = cache_size()
     removed = clear_cache(age) if clear or older is not None else []
     entries = cache_entries()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import get_args
 
-from firth.errors import ArgumentError, OutputError, near_miss
-from firth.files import require_new_file
+from firth.abilities import LAYERS
+from firth.errors import ArgumentError, near_miss
 
 
 def require_choice(what: str, given: str | None, choices: Sequence[str]) -> None:
@@ -61,11 +62,29 @@ def check_reading(layout: str, encoding: str | None, corpora: Iterable[str | Non
             require_choice("built-in corpus", name, [f"builtin:{known}" for known in builtin_names()])
 
 
-def require_output(out: Path, force: bool, model: Path, inputs: Iterable[Path] = ()) -> None:
-    """Raise `OutputError` unless a file can be written that is no input and not in the folder of the model."""
-    require_new_file(out, force, [*inputs, model])
-    if out.resolve().is_relative_to(model.resolve()):
-        raise OutputError(f"{out} would be a file of the model {model}, which could not be read then: write elsewhere.")
+def parse_layer(given: str | None) -> str | int | None:
+    """A layer as a number or a name; anything else raises `ArgumentError`.
+
+    >>> parse_layer("mix"), parse_layer("-2")
+    ('mix', -2)
+    >>> parse_layer("1.5")
+    Traceback (most recent call last):
+    ...
+    firth.errors.ArgumentError: there is no layer '1.5': give a number, all, last or mix.
+    """
+    if given is None or given in LAYERS:
+        return given
+    if re.fullmatch("-?[0-9]{1,9}", given):
+        return int(given)
+    clause = near_miss(given, LAYERS)
+    remedy = clause if clause.startswith("did you mean") else "give a number, all, last or mix."
+    raise ArgumentError(f"there is no layer {given!r:.80}: {remedy}")
+
+
+def check_temperature(given: float) -> None:
+    """Raise `ArgumentError` for a temperature of sampling that is negative, infinite or no number."""
+    if not 0 <= given < math.inf:
+        raise ArgumentError(f"--temperature is {given}: give 0 (greedy decoding) or above.")
 
 
 def check_task(task: str, strategy: str | None, fields: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from firth.cli import options
-from firth.cli.checks import check_encoding, require_choice, require_output
+from firth.cli.checks import check_encoding
 from firth.cli.console import (
     INTERVAL,
     checking_arguments,
@@ -48,50 +48,11 @@ def evaluate(
 
     Example: firth evaluate sentiment task test.tsv -o report.html
     """
-    with checking_arguments():
-        require_choice("suite", suite, options.SUITES)
-        require_choice("method", method, options.METHODS)
-        _check_task_options(suite, files, {"-o": out, "--force": force, "--field": field, "--skip-bad": skip_bad})
-    if out is not None:
-        require_output(out, force, model, files)
+    from firth import api
 
-    from firth.artifact.models import load
-    from firth.report import classify, suites
-
-    loaded: Any = load(model)
-    if suite == "task":
-        report = _evaluate_task(loaded, model, files[0], out, {"skip_bad": skip_bad, "columns": field or []})
-    elif suite == "analogies":
-        report = suites.evaluate_analogies(loaded, files, method, restrict)
-    elif suite == "classify":
-        report = classify.evaluate_labels(loaded, files, field or [])
-    else:
-        others = {"words": suites.evaluate_words, "context": suites.evaluate_contexts, "probe": suites.evaluate_probe}
-        report = others[suite](loaded, files)
+    choices: dict[str, Any] = {"method": method, "restrict": restrict, "columns": field or [], "skip_bad": skip_bad}
+    report = api.evaluate(model, suite, *files, **choices, out=out, force=force)
     show(as_json, {"suite": suite} | report, lambda: _print_task(report) if suite == "task" else _print(report))
-
-
-def _check_task_options(suite: str, files: list[Path], given: dict[str, Any]) -> None:
-    from firth.errors import ArgumentError
-    from firth.tasks.readers.columns import parse_columns
-
-    parse_columns(given["--field"] or [])
-    if suite == "task":
-        if len(files) != 1:
-            raise ArgumentError("a task is evaluated on one file of labelled examples: name one.")
-        return
-    for option, value in given.items():
-        if value and (option, suite) != ("--field", "classify"):
-            raise ArgumentError(f"{option} belongs to the suite task, not to {suite}: leave it out.")
-
-
-def _evaluate_task(loaded: Any, model: Path, file: Path, out: Path | None, reading: dict[str, Any]) -> dict[str, Any]:
-    from firth.apply.predict import evaluate_task
-    from firth.report.task_report import write_task_report
-
-    if out is None:
-        return evaluate_task(loaded, file, **reading)
-    return write_task_report(loaded, file, out, name=model.resolve().name, **reading)
 
 
 def _print_task(report: dict[str, Any]) -> None:
@@ -148,7 +109,7 @@ def predict(
 
     Example: firth predict sentiment reviews.txt -o labels.jsonl
     """
-    from firth.files import new_file
+    from firth.files import new_file, require_new_file
     from firth.tasks.readers.columns import parse_columns
 
     columns = [one if "=" in one else f"text={one}" for one in field or []]
@@ -156,7 +117,7 @@ def predict(
         check_encoding(encoding)
         parse_columns(columns)
     if out is not None:
-        require_output(out, force, model, [file])
+        require_new_file(out, force, [file, model])
 
     from firth.abilities import TaskPredictor
     from firth.apply.predict import ClassifierAdapter, predict_file, require_predicts

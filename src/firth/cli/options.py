@@ -17,8 +17,6 @@ Seed = Annotated[int, Option("--seed", min=0, max=2**63 - 1, help="Seed of the r
 Resume = Annotated[bool, Option("--resume", help="Resume an interrupted run from its checkpoint.")]
 SkipBad = Annotated[bool, Option("--skip-bad", help="Skip invalid examples and count them.")]
 Method = Annotated[str, Option("--method", help="Analogies: add (3CosAdd) or mul (3CosMul).")]
-METHODS = ("add", "mul")
-SUITES = ("words", "analogies", "context", "probe", "classify", "task")
 Json = Annotated[bool, Option("--json", help="Print one JSON object to standard output and nothing else.")]
 Force = Annotated[bool, Option("--force", help="Replace an existing file; never one that is read.")]
 Columns = Annotated[list[str] | None, Option("--field", help="Column or field of a part: ROLE=NAME, as text_a=review.")]
@@ -26,6 +24,10 @@ Field = Annotated[str, Option("--field", help="JSONL and Parquet: the field that
 Encoding = Annotated[str | None, Option("--encoding", help="Encoding of the files.")]
 Layout = Annotated[str, Option("--layout", help="lines (of one sentence), prose (of one paragraph), wrapped, auto.")]
 Threads = Annotated[int | None, Option("--threads", min=1, help="Number of processes; default: all cores.")]
+Licence = Annotated[
+    str | None,
+    Option("--licence", "--license", help="Licence of the text, for manifest and model card.", metavar="TEXT"),
+]
 Budget = Annotated[str | None, Option("--budget", help="20s, 10min, 3h, 300ktok, 20Mtok, 1e15flop.")]
 
 
@@ -56,4 +58,6 @@ def _names_of(names: str) -> list[str]:
             from firth.artifact.formats import FORMATS
 
             return list(FORMATS)
+    from firth.api import SUITES
+
     return list(SUITES)

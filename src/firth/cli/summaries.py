@@ -90,7 +90,7 @@ def _describe_text(corpus: Mapping[str, Any]) -> list[str]:
     counts = [f"{format_value(corpus[name])} {name}" for name in _COUNTS if name in corpus]
     if isinstance(size := corpus.get("bytes"), int | float):
         counts.append(format_bytes(size))
-    others = [f"{name} {corpus[name]}" for name in ("layout", "imported") if name in corpus]
+    others = [f"{name} {corpus[name]}" for name in ("layout", "imported", "licence") if name in corpus]
     return [*counts, *others]
 
 

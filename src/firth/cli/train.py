@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from firth.arguments import check_licence
 from firth.cli import options
 from firth.cli.checks import check_budget, check_reading, check_recipe, check_task
 from firth.cli.console import (
@@ -44,6 +45,7 @@ def train(
     ] = None,
     encoding: options.Encoding = None,
     layout: options.Layout = "auto",
+    licence: options.Licence = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a recipe on text and save it as an artifact.
@@ -54,6 +56,7 @@ def train(
         check_recipe(recipe, size, settings or [])
         check_budget(budget)
         check_reading(layout, encoding, [*corpus, valid])
+        check_licence(licence)
 
     from firth.fit.train import train as run
     from firth.memory import return_freed_memory
@@ -74,6 +77,7 @@ def train(
         field=",".join(field or ["text"]),
         encoding=encoding,
         layout=layout,
+        licence=licence,
         reload=False,
     )
     _print_result(as_json, out)
@@ -94,6 +98,7 @@ def adapt(
     field: options.Field = "text",
     encoding: options.Encoding = None,
     layout: options.Layout = "auto",
+    licence: options.Licence = None,
     as_json: options.Json = False,
 ) -> None:
     """Continue training on domain text: extend a vocabulary, add n-gram counts, train vectors and networks further.
@@ -105,6 +110,7 @@ def adapt(
             raise ArgumentError("nothing to adapt to was given: name a corpus, or --add or --remove.")
         check_budget(budget)
         check_reading(layout, encoding, [*(corpus or []), valid])
+        check_licence(licence)
 
     from firth.fit.adapt import adapt as run
 
@@ -122,6 +128,7 @@ def adapt(
         field=field,
         encoding=encoding,
         layout=layout,
+        licence=licence,
     )
     _print_result(as_json, out)
 

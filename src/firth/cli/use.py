@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from typer import Argument, BadParameter, Option
+from typer import Argument, Option
 
+from firth.abilities import CONTEXTS, POOLINGS, Context
 from firth.cli import options
-from firth.cli.console import print_fields, show, to_json, verb
+from firth.cli.checks import check_encoding, check_reading, check_temperature, parse_layer, require_choice
+from firth.cli.console import checking_arguments, print_fields, show, to_json, verb
+from firth.errors import ArgumentError
 
 
 @verb
@@ -38,29 +41,22 @@ def score(
 
     Example: firth score uni test.txt -o scores.jsonl
     """
-    from firth.abilities import HasLayers, Score
-    from firth.apply.score import (
-        CONTEXTS,
-        Context,
-        directions,
-        explain_text,
-        line_row,
-        open_texts,
-        score_lines,
-        summarise,
-    )
-    from firth.artifact.models import load
-    from firth.cores import limit_threads
     from firth.files import new_file, require_new_file
-    from firth.progress import progress
-    from firth.text.corpus import LAYOUTS
 
-    _check_choice("--context", context, CONTEXTS)
-    _check_choice("--layout", layout or "auto", (*LAYOUTS, "auto"))
-    if explain and context == "document":
-        raise BadParameter("--explain is for lines by themselves: leave --context document out.")
+    with checking_arguments():
+        require_choice("context", context, CONTEXTS)
+        check_reading(layout or "auto", encoding)
+        if explain and context == "document":
+            raise ArgumentError("--explain is for lines by themselves: leave --context document out.")
     if out is not None:
         require_new_file(out, force, [*files, model])
+
+    from firth.abilities import HasLayers, Score
+    from firth.apply.score import directions, explain_text, line_row, open_texts, score_lines, summarise
+    from firth.artifact.models import load
+    from firth.cores import limit_threads
+    from firth.progress import progress
+
     loaded: Any = load(model)
     texts = open_texts(loaded, files, cast(Context, context), encoding=encoding, layout=layout)
     several = len(texts.files) > 1
@@ -89,13 +85,6 @@ def score(
         print_fields(summary)
 
     show(as_json, summary | details, text_output)
-
-
-def _check_choice(option: str, value: str, choices: Sequence[str]) -> None:
-    from firth.errors import near_miss
-
-    if value not in choices:
-        raise BadParameter(f"there is no {option} {value}: {near_miss(value, choices)}")
 
 
 def _print_explained(line: dict[str, Any]) -> None:
@@ -128,6 +117,9 @@ def generate(
 
     Example: firth generate kn --prompt "the stock" --next 5
     """
+    with checking_arguments():
+        check_temperature(temperature)
+
     from firth.abilities import Generates, HasLayers
     from firth.apply.score import next_tokens
     from firth.artifact.models import load
@@ -200,15 +192,23 @@ def similar(
 
     Example: firth similar sg king woman --minus man
     """
+    from firth.apply.similar import find_similar, odd_one_out, require_method, require_vectors
+    from firth.files import require_outside_artifacts
+
+    given = words or []
+    with checking_arguments():
+        _check_options(given, odd, distance, map, minus or [])
+        require_method(method)
+        chosen_layer = parse_layer(layer)
+        if (text is not None or layer is not None) and (context is None or len(given) != 1):
+            raise ArgumentError("--text and --layer go with one word and its --context: name these.")
+    if map is not None:
+        require_outside_artifacts(map)
+
     from firth.abilities import HasLayers
-    from firth.apply.similar import find_similar, odd_one_out, require_vectors
     from firth.artifact.models import load
     from firth.errors import AbilityError
 
-    given = words or []
-    _check_options(given, odd, distance, map, minus or [])
-    if (text is not None or layer is not None) and (context is None or len(given) != 1):
-        raise BadParameter("--text and --layer go with one word and its --context.")
     loaded: Any = load(model)
     if map is not None:
         _draw_map(loaded, given, count or 200, map, as_json)
@@ -220,7 +220,7 @@ def similar(
         facts = {"similarity": similarity, "distance": 1 - similarity}
         show(as_json, {"words": given} | facts, lambda: print_fields(facts))
     elif context is not None and isinstance(loaded, HasLayers) and len(given) == 1 and not minus:
-        _print_occurrences(loaded, given[0], context, text, layer, count or 10, as_json)
+        _print_occurrences(loaded, given[0], context, text, chosen_layer, count or 10, as_json)
     else:
         if text is not None or layer is not None:
             raise AbilityError("--text and --layer are for contextual models, such as elmo or bert: leave them out.")
@@ -232,17 +232,17 @@ def similar(
 
 def _check_options(words: list[str], odd: bool, distance: bool, map: Path | None, minus: list[str]) -> None:
     if odd + distance + (map is not None) > 1:
-        raise BadParameter("choose one of --odd, --distance and --map.")
+        raise ArgumentError("--odd, --distance and --map exclude each other: choose one.")
     if (odd or distance or map) and minus:
-        raise BadParameter("--minus is for analogies only.")
+        raise ArgumentError("--minus is for analogies: leave it out, or --odd, --distance and --map.")
     if distance and len(words) != 2:
-        raise BadParameter("--distance takes two words.")
+        raise ArgumentError("--distance takes two words: name them.")
     if not words and map is None:
-        raise BadParameter("name a word, or several.")
+        raise ArgumentError("no word was given: name one, or several.")
 
 
 def _print_occurrences(
-    model: Any, word: str, context: str, text: Path | None, layer: str | None, count: int, as_json: bool
+    model: Any, word: str, context: str, text: Path | None, layer: str | int | None, count: int, as_json: bool
 ) -> None:
     from firth.apply.similar import nearest_occurrences
     from firth.text.corpus import read_corpus
@@ -250,22 +250,13 @@ def _print_occurrences(
     sentences: Iterator[str] | tuple[str, ...] = ()
     if text is not None:
         sentences = (sentence for document in read_corpus(text) for sentence in document.sentences)
-    found = nearest_occurrences(model, word, context, sentences, count, _parse_layer(layer or "last"))
+    found = nearest_occurrences(model, word, context, sentences, count, "last" if layer is None else layer)
     shown = [(f"{one['word']}  ·  {one['context']}", one["score"]) for one in found]
     show(
         as_json,
         {"word": word, "context": context, "neighbours": found},
         lambda: sys.stdout.writelines(f"{score:7.4f}  {line}\n" for line, score in shown),
     )
-
-
-def _parse_layer(text: str) -> str | int:
-    """A layer as a number or a name.
-
-    >>> _parse_layer("mix"), _parse_layer("2")
-    ('mix', 2)
-    """
-    return int(text) if text.removeprefix("-").isdecimal() else text
 
 
 def _draw_map(model: Any, words: list[str], count: int, out: Path, as_json: bool) -> None:
@@ -310,14 +301,17 @@ def embed(
 
     Example: firth embed sg texts.txt -o texts.npy
     """
-    from firth.apply.embed import embed_file
-    from firth.artifact.models import load
     from firth.files import require_new_file
 
+    with checking_arguments():
+        given = {"layer": parse_layer(layer), "pooling": pooling}
+        require_choice("pooling", pooling, POOLINGS)
+        check_encoding(encoding)
     require_new_file(out, force, [file, model])
 
-    arguments: dict[str, str | int] = {"pooling": pooling} if pooling is not None else {}
-    if layer is not None:
-        arguments["layer"] = _parse_layer(layer)
+    from firth.apply.embed import embed_file
+    from firth.artifact.models import load
+
+    arguments = {name: value for name, value in given.items() if value is not None}
     report = embed_file(load(model), file, out, encoding, unit=unit, **arguments)
     show(as_json, report, lambda: print_fields(report))

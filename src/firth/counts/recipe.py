@@ -22,12 +22,13 @@ WITH_BACKOFF = ("witten-bell", "absolute", "kneser-ney", "modified-kneser-ney")
 
 _MAX_ORDER = 8
 _INFINITE = float("inf")
+_MAX_PSEUDO = 1e12  # pseudo-count of a word, beyond which sums over a vocabulary may overflow
 
 _OPTIONS: dict[str, tuple[tuple[str, ...], float, str]] = {
-    "delta": (("additive",), _INFINITE, "would give unseen words no probability: set it above 0"),
+    "delta": (("additive",), _MAX_PSEUDO, "must be above 0, for unseen words, and below 1e12"),
     "discount": (("absolute", "kneser-ney"), 1, "must be between 0 and 1"),
     "weight": (("jelinek-mercer", "stupid"), 1, "must be between 0 and 1"),
-    "prior": (("bayes",), _INFINITE, "must be above 0"),
+    "prior": (("bayes",), _MAX_PSEUDO, "must be above 0 and below 1e12"),
 }
 """The methods of each smoothing parameter, its upper bound and what is wrong with a value outside 0 to the bound."""
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from firth.errors import RecipeError
+from firth.errors import ArgumentError
 from firth.tokens.tokenizer import EOS
 
 
@@ -33,13 +33,13 @@ class Sampling(NamedTuple):
     seed: int = 0
 
     def check(self) -> None:
-        """Raise `RecipeError` if a parameter is out of range."""
+        """Raise `ArgumentError` if a parameter is out of range."""
         if not 0 <= self.temperature < np.inf:
-            raise RecipeError(f"temperature={self.temperature} must be 0 (the likeliest token) or above.")
+            raise ArgumentError(f"--temperature is {self.temperature}: give 0 (greedy decoding) or above.")
         if self.top_k is not None and self.top_k < 1:
-            raise RecipeError(f"top_k={self.top_k} leaves no token: set it to 1 or more.")
+            raise ArgumentError(f"--top-k is {self.top_k}, which leaves no token: give 1 or more.")
         if self.top_p is not None and not 0 <= self.top_p <= 1:
-            raise RecipeError(f"top_p={self.top_p} must be from 0 to 1.")
+            raise ArgumentError(f"--top-p is {self.top_p}: give 0 to 1.")
 
 
 def sample(state: DecoderState, max_length: int, sampling: Sampling) -> list[list[int]]:
@@ -217,12 +217,14 @@ def generate(
     """
     sampling.check()
     if count < 1 or max_length < 1 or beams < 1:
-        raise RecipeError(f"count={count}, length={max_length} and beams={beams} must all be 1 or more.")
+        raise ArgumentError(f"count={count}, length={max_length} and beams={beams} must all be 1 or more.")
     if beams == 1:
         return sample(start(count), max_length, sampling)
     if count > beams:
-        raise RecipeError(f"{beams} beams give {beams} texts at most, not {count}: set beams={count}.")
+        raise ArgumentError(f"{beams} beams give {beams} texts at most, not {count}: set --beams {count}.")
     if sampling.top_k is not None or sampling.top_p is not None or sampling.temperature not in (0, 1):
-        raise RecipeError("beam search does not sample: leave temperature, top_k and top_p out, or set beams=1.")
+        raise ArgumentError(
+            "beam search does not sample: leave --temperature, --top-k and --top-p out, or set --beams 1."
+        )
     search = BeamSearch(1, beams, max_length, length_penalty=1.0, early_stopping=False)
     return [one.text_tokens for one in search.run(start(1))[0][:count]]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from firth.arguments import require_list, require_path
+from firth.arguments import check_licence, require_list, require_path
 from firth.artifact.any_model import AnyModel
 from firth.artifact.folder import Artifact, open_artifact
 from firth.artifact.models import load, save
@@ -26,14 +26,14 @@ from firth.fit.count_arithmetic import (
 )
 from firth.fit.counts import count_metrics
 from firth.fit.resolve import is_unset
-from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, open_corpus
+from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, join_licences, open_corpus, with_licence
 from firth.fit.train import token_metrics
 from firth.fit.vectors import adapt_vectors
 from firth.recipes.values import Settings, override, setting_list
 from firth.text.corpus import Corpus
 from firth.tokens.build import open_store
 from firth.tokens.coverage import note_poor_coverage
-from firth.tokens.recipe import TokenizerRecipe
+from firth.tokens.recipe import MIN_VOCABULARY, TokenizerRecipe
 from firth.tokens.tokenizer import Tokenizer
 from firth.tokens.train import extend_tokenizer
 from firth.vectors.model import VectorModel
@@ -59,16 +59,19 @@ def adapt(
     field: str = "text",
     encoding: str | None = None,
     layout: str = "auto",
+    licence: str | None = None,
 ) -> AnyModel:
     """The model after further training on the corpora, saved in the folder `out`.
 
     The vocabulary of a tokenizer grows by a quarter or to `vocab_size`; the ids of its tokens stay. An n-gram model
     becomes exactly the one that training on all the text would give: texts and counts of other models are added, and
     with `remove` subtracted. Skip-gram, CBOW and fastText vectors are trained further, with new words. Networks are
-    trained further with the same tokens as long as `budget` allows; `resume` continues an interrupted run.
+    trained further with the same tokens as long as `budget` allows; `resume` continues an interrupted run. `licence` is
+    that of the corpora, which is recorded after the licence of the model's own text.
     """
     folder, settings = require_path(out, "out", "the folder to write"), setting_list(settings)
     add, remove = require_list(add, "add"), require_list(remove, "remove")
+    check_licence(licence)
     artifact = open_artifact(require_path(model, "model", "the folder of a saved model"))
     if artifact.manifest.kind == "nets":
         if is_finished(folder, resume):
@@ -84,13 +87,15 @@ def adapt(
     if not (corpora or add or remove):
         raise RecipeError("nothing to adapt to was given: name a corpus, or --add or --remove.")
     old = load(model)
+    own_licence = artifact.manifest.corpus.get("licence")
+    joined = join_licences(own_licence, licence) if corpora or add else own_licence
 
     def read(texts: Sequence[Text], kind: str) -> Corpus:
         return open_corpus(texts, field, encoding, kind)
 
     if isinstance(old, NgramModel):
         given = [*((one, 1) for one in (*corpora, *add)), *((one, -1) for one in remove)]
-        return cast(AnyModel, _adapt_counts(artifact, old, given, folder, read, valid, settings, threads))
+        return cast(AnyModel, _adapt_counts(artifact, old, given, folder, read, valid, settings, threads, joined))
     if add or remove:
         raise AbilityError(
             f"{model} ({artifact.manifest.name}) holds no counts to add to: name a corpus without --add."
@@ -110,6 +115,7 @@ def adapt(
         out=folder,
         resume=resume,
         settings=settings,
+        licence=joined,
         start=artifact.manifest.files["model.safetensors"].sha256 if is_net else None,
     )
     adapt_model = _adapt_net if is_net else _adapt_vectors if is_word2vec else _adapt_tokenizer
@@ -123,7 +129,7 @@ def _adapt_tokenizer(old: Tokenizer, run: TrainingRun) -> TrainingResult:
     wanted = override(old.recipe, run.settings)
     if not isinstance(wanted, TokenizerRecipe) or replace(wanted, vocab_size=old.recipe.vocab_size) != old.recipe:
         raise RecipeError("adapting keeps the kind of tokens: set vocab_size only.")
-    size = wanted.vocab_size if run.settings else int(len(old) * _GROWTH)
+    size = wanted.vocab_size if run.settings else max(int(len(old) * _GROWTH), MIN_VOCABULARY)
     grown = extend_tokenizer(old, run.corpus, size or 0, run.threads)
     store, before = (open_store(run.corpus, one, run.threads) for one in (grown, old))
     metrics = token_metrics(store, grown) | {
@@ -171,6 +177,7 @@ def _adapt_counts(
     valid: Text | None,
     settings: Sequence[str],
     threads: int | None,
+    licence: str | None,
 ) -> Any:
     """An n-gram model with the counts of texts and other models added or subtracted."""
     if settings:
@@ -194,7 +201,7 @@ def _adapt_counts(
         name=artifact.manifest.name,
         recipe=changed.recipe,
         budget={"asked": None, "spent": {"seconds": time.monotonic() - started, "tokens": tokens}},
-        corpus=describe_change(artifact.manifest.corpus, terms),
+        corpus=with_licence(describe_change(artifact.manifest.corpus, terms), licence),
         seed=artifact.manifest.seed,
         metrics=count_metrics(changed),
     )

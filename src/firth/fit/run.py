@@ -45,6 +45,8 @@ class TrainingRun:
     """Fields set by the user, which are not to be chosen."""
     start: str | None = None
     """The digest of the model that training continues from."""
+    licence: str | None = None
+    """That of the text, if the user has named it."""
     started: float = field(default_factory=time.monotonic)
 
     def open_tokens(self, recipe: TokenizerRecipe) -> tuple[Tokenizer, TokenStore]:
@@ -91,7 +93,7 @@ class TrainingResult:
             name=name,
             recipe=self.model.recipe,
             budget={"asked": run.budget.text if run.budget else None, "spent": dict(self.spent)},
-            corpus=run.corpus.describe() | store_counts(self.store),
+            corpus=with_licence(run.corpus.describe() | store_counts(self.store), run.licence),
             seed=seed,
             metrics={**self.metrics, **metrics},
             files=self.files,
@@ -111,6 +113,24 @@ def open_corpus(texts: Sequence[Text], field: str, encoding: str | None, layout:
         if found != "utf-8":
             note(f"{name}: reading as {found}")
     return corpus
+
+
+def with_licence(corpus: Mapping[str, Any], licence: str | None) -> dict[str, Any]:
+    """The manifest's description of a text with its licence, if that is known."""
+    others = {name: value for name, value in corpus.items() if name != "licence"}
+    return others if licence is None else others | {"licence": licence}
+
+
+def join_licences(old: str | None, new: str | None) -> str | None:
+    """The licences of the text of a model and of the text that it is adapted to; None if the latter is not known.
+
+    >>> join_licences("MIT", "CC-BY-4.0"), join_licences("MIT", "MIT"), join_licences(None, "MIT")
+    ('MIT; CC-BY-4.0', 'MIT', 'not recorded; MIT')
+    """
+    if new is None:
+        return None
+    known = old or "not recorded"
+    return known if new in known.split("; ") else f"{known}; {new}"
 
 
 def store_counts(store: TokenStore) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from firth.abilities import Predicts, Scores
-from firth.arguments import require_path
+from firth.arguments import check_licence, require_path
 from firth.artifact.any_model import AnyModel
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load, load_tokenizer
@@ -49,12 +49,13 @@ def train(
     field: str = "text",
     encoding: str | None = None,
     layout: str = "auto",
+    licence: str | None = None,
     reload: bool = True,
 ) -> AnyModel:
     """The model of `recipe` trained on the corpora, saved as an artifact in the folder `out`.
 
-    `settings` are fields of the recipe, such as `{"order": 2}`. With `reload=False` the model is only saved, and None
-    returned.
+    `settings` are fields of the recipe, such as `{"order": 2}`; `licence` is that of the text, such as CC-BY-4.0. With
+    `reload=False` the model is only saved, and None returned.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -67,6 +68,7 @@ def train(
     settings = setting_list(settings)
     wanted = override(found if size is None else with_size(found, name, size), settings)
     folder = require_path(out, "out", "the folder to write")
+    check_licence(licence)
     if is_finished(folder, resume):
         return _load_finished(folder, wanted, settings, size)
     require_place(folder, resume)
@@ -83,6 +85,7 @@ def train(
         named=isinstance(recipe, str),
         size=size,
         settings=settings,
+        licence=licence,
     )
     with training_place(folder, resume):
         result = pretrain(wanted, run)
@@ -125,7 +128,7 @@ def token_metrics(store: TokenStore, tokenizer: Tokenizer) -> dict[str, float]:
     return {
         "vocabulary": len(tokenizer),
         "bytes_per_token": info.bytes / info.tokens,
-        "tokens_per_word": info.tokens / info.words,
+        "tokens_per_word": info.tokens / max(info.words, 1),
         "unknown_share": info.unknown / info.tokens,
     }
 

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from firth.errors import AbilityError
+from firth.abilities import LAYERS, POOLINGS
+from firth.errors import AbilityError, ArgumentError, near_miss
 from firth.nets.scoring import (
     Integers,
     causal_windows,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float32]
 LayerName = str | int
-POOLINGS = ("mean", "whole", "first", "last", "max")
 _MAX_LENGTH = 2048  # tokens that are encoded at once by networks without a limit
 _SENTENCES = 512  # whose words are compared at once
 
@@ -62,7 +62,7 @@ class WordSpan(NamedTuple):
 def embed_texts(model: NetModel, texts: Sequence[str], layer: LayerName, pooling: str) -> Floats:
     """(texts, width): pooled hidden states; zeros for texts without tokens."""
     if pooling not in POOLINGS:
-        raise AbilityError(f"there is no pooling {pooling!r}: choose from {', '.join(POOLINGS)}.")
+        raise ArgumentError(f"there is no pooling {pooling!r:.80}: {near_miss(str(pooling), POOLINGS)}")
     check_layer(model, layer)
     encoded = encode_texts(model, texts)
     pools = [_Pool(pooling, one) for one in encoded]
@@ -177,10 +177,12 @@ def choose_layer(layers: Sequence[Tensor], layer: LayerName) -> Tensor:
 
 
 def check_layer(model: NetModel, layer: LayerName) -> None:
-    """Raise `AbilityError` if there is no such layer."""
+    """Raise `AbilityError` if the network has no layer of that number, `ArgumentError` for any other name."""
     depth = model.recipe.encoder.layers + 1
-    if layer not in ("last", "mix", "all") and not (isinstance(layer, int) and -depth <= layer < depth):
-        raise AbilityError(f"there is no layer {layer}: choose from 0 to {depth - 1}, last, mix and all.")
+    if layer in LAYERS or (isinstance(layer, int) and -depth <= layer < depth):
+        return
+    kind = AbilityError if isinstance(layer, int) else ArgumentError
+    raise kind(f"there is no layer {layer!s:.80}: choose from 0 to {depth - 1}, {', '.join(LAYERS)}.")
 
 
 def _width(model: NetModel, layer: LayerName) -> int:

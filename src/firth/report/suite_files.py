@@ -43,7 +43,7 @@ def read_pairs(path: Path) -> list[WordPair]:
         score = _number(fields[2]) if len(fields) > 2 else None
         if score is None and not pairs and number == 0:
             continue  # the header
-        if score is None or not fields[0] or not fields[1]:
+        if score is None or not math.isfinite(score) or not fields[0] or not fields[1]:
             raise CorpusError(f"{path}, line {number + 1}: a pair has two words and a number, such as: tiger cat 7.35.")
         pairs.append(WordPair(fields[0], fields[1], score))
     return _require_some(pairs, path, "word pairs")
@@ -73,7 +73,7 @@ def read_contexts(path: Path) -> list[WordPair]:
         score = _number(fields[7]) if len(fields) > 7 else None
         if score is None and number == 0:
             continue  # the header
-        if score is None:
+        if score is None or not math.isfinite(score):
             raise CorpusError(
                 f"{path}, line {number + 1}: there must be eight fields, separated by tabs: "
                 "id, word1, pos1, word2, pos2, context1, context2 and a number."
@@ -118,11 +118,11 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _number(field: str) -> float | None:
+    """The number in a field, which may be infinite or NaN; None for text, as in a header."""
     try:
-        value = float(field)
+        return float(field)
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
 
 
 def _require_some(found: list[T], path: Path, what: str) -> list[T]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from firth.abilities import HasSenses, HasVectors
 from firth.apply.embed import require_embeds
-from firth.apply.similar import require_dense_vectors, require_vectors
+from firth.apply.similar import require_dense_vectors, require_method, require_vectors
 from firth.errors import AbilityError, CorpusError
 from firth.report.suite_files import WordPair, read_contexts, read_labelled, read_pairs, read_questions, strip_tags
 
@@ -109,9 +109,8 @@ def evaluate_analogies(
 
     Case is ignored, and no word of the question is an answer to it.
     """
+    require_method(method)
     vectors = require_dense_vectors(model, "analogies")
-    if method not in ("add", "mul"):
-        raise AbilityError(f"there is no method {method!r} for analogies: choose add or mul.")
     questions = [question for path in files for question in read_questions(path)]
     among = rows_by_frequency(vectors, restrict)
     folded, row_of = _fold_case(vectors.names if isinstance(vectors, HasSenses) else vectors.words, among)

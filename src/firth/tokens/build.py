@@ -126,7 +126,7 @@ def _write(parent: Path, tokenizer: Tokenizer, stats: TextStats, blocks: Iterabl
         with StoreWriter(draft, tokenizer) as writer:
             for encoded, starts_document in blocks:
                 writer.add(encoded, starts_document)
-            info = writer.finish(stats.digest, stats.bytes)
+            info = writer.finish(stats.digest, stats.bytes, stats.words)
         if info.sentences == 0:
             raise CorpusError("no sentence of the corpus holds a token: check the text with firth check.")
         (draft / "store.json").write_text(info.to_json())
@@ -211,7 +211,7 @@ class StoreWriter:
         self._tokenizer = tokenizer
         self._open = ExitStack()
         self._files = [_DigestedFile(folder / name, self._open) for name in FILES]
-        self._tokens = self._sentences = self._documents = self._words = self._unknown = 0
+        self._tokens = self._sentences = self._documents = self._unknown = 0
         self._at_document_end = False
 
     def __enter__(self) -> StoreWriter:
@@ -235,11 +235,10 @@ class StoreWriter:
         self._tokens += encoded.ids.size
         self._sentences += ends.size
         self._documents += begins.size
-        self._words += int(np.count_nonzero(encoded.word_starts))
         self._unknown += int(np.count_nonzero(encoded.ids == UNK))
 
-    def finish(self, corpus: str, size: int) -> StoreInfo:
-        """Close the files; `corpus` and `size` are the digest and the size in bytes of the text."""
+    def finish(self, corpus: str, size: int, words: int) -> StoreInfo:
+        """Close the files; `corpus`, `size` and `words` are the digest of the text, its bytes and its words."""
         for file, end in zip(self._files[2:], (self._tokens, self._sentences), strict=True):
             file.write(np.array([end], dtype=np.uint64))
         digests = {name: file.finish() for name, file in zip(FILES, self._files, strict=True)}
@@ -248,7 +247,7 @@ class StoreWriter:
             format=FORMAT,
             dtype=self.dtype.name,
             tokens=self._tokens,
-            words=self._words,
+            words=words,
             sentences=self._sentences,
             documents=self._documents,
             bytes=size,

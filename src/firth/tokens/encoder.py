@@ -241,7 +241,9 @@ class TextEncoder:
 
     def encode_counted(self, sentences: Sequence[str]) -> tuple[EncodedSentences, SentenceCounts]:
         """The tokens of sentences, as by `encode`, and the words and bytes of each."""
-        lines = lines_of(sentences, self.chunker.flags_double_space)
+        return self.encode_lines_counted(lines_of(sentences, self.chunker.flags_double_space))
+
+    def encode_lines_counted(self, lines: Lines) -> tuple[EncodedSentences, SentenceCounts]:
         chunks = self._chunks(lines)
         counts = SentenceCounts(self._words.count(lines, chunks), np.diff(lines.bounds) - 1)
         return self._tokens_of_chunks(chunks, lines), counts

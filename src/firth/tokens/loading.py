@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import tokenizers
 
@@ -38,16 +38,16 @@ _MAX_TEXT = 4000  # characters of a pattern, a replacement or an added token
 _MAX_PREFIX = 64  # characters of other settings
 _MAX_WORD = 100_000  # characters of a word that a model may look at
 _UNPREDICTABLE = {"Precompiled", "Prepend", "Replace", "Split"}
-_tried: set[str] = set()  # digests of the files that have passed their trial in this process
 _TRIAL = Path(__file__).with_name("_trial.py")
-_TRIAL_SECONDS, _SECONDS_PER_MB = 10, 2
-_TRIAL_MB, _MB_PER_MB = 1024, 60
+_TRIAL_SECONDS, _SECONDS_PER_MB = 10, 2  # of time, and for each MB of the file
+_TRIAL_MB, _MB_PER_MB = 1024, 60  # of memory, and for each MB of the file
+_tried: set[str] = set()  # digests of the files that have passed their trial in this process
 
 
 def load_backend(data: bytes) -> tokenizers.Tokenizer:
     """The library's tokenizer of a `tokenizer.json`, whose parts are checked before they are used.
 
-    They are those that the library has read: to parse a large vocabulary a second time would take as long.
+    The parts are taken from what the library has read, because parsing a large vocabulary twice takes twice as long.
     """
     try:
         with reading("tokenizer.json"):
@@ -110,7 +110,7 @@ def check_parts(content: dict[str, Any]) -> None:
                 _refuse("an added token that is empty or too long")
 
 
-def _refuse(what: str) -> None:
+def _refuse(what: str) -> NoReturn:
     raise TokenizerError(f"tokenizer.json has {what}: use a tokenizer of a standard type.")
 
 

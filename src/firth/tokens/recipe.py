@@ -9,6 +9,7 @@ from typing import Literal
 from firth.errors import RecipeError
 
 TokenModel = Literal["words", "chars", "bpe", "byte-bpe", "wordpiece", "pieces"]
+MIN_VOCABULARY = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +42,10 @@ class TokenizerRecipe:
     """A file of user words for the segmenter, one `word [frequency] [tag]` per line."""
 
     def __post_init__(self) -> None:
-        if self.vocab_size is not None and self.vocab_size < 10:
+        if self.vocab_size is not None and self.vocab_size < MIN_VOCABULARY:
             raise RecipeError(
-                f"vocab_size={self.vocab_size} leaves no room beside the 5 special tokens: set it to 10 or more."
+                f"vocab_size={self.vocab_size} leaves no room beside the 5 special tokens: "
+                f"set it to {MIN_VOCABULARY} or more."
             )
         if self.vocab_size is None and self.model not in ("words", "chars"):
             raise RecipeError(f"{self.model} needs a vocab_size: set it to 16000, say.")

@@ -29,7 +29,7 @@ from firth.files import digest_bytes, digest_file
 from firth.memory import drop_page_cache
 from firth.summaries import Summarised
 
-FORMAT = 2
+FORMAT = 3
 FILES = ("ids.bin", "starts.bin", "sentences.bin", "documents.bin")
 _INFO = "store.json"
 _MAX_INFO_BYTES = 1 << 16
@@ -47,7 +47,7 @@ class StoreInfo:  # the content of `store.json`
     format: int
     dtype: str
     tokens: int
-    words: int
+    words: int  # as `firth check` counts them, whatever the tokenizer
     sentences: int
     documents: int
     bytes: int  # of the sentences in UTF-8

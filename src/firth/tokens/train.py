@@ -243,6 +243,8 @@ class TextStats:
 
     def __init__(self) -> None:
         self.bytes = 0
+        self.words = 0
+        """As `firth check` counts them, whatever the tokenizer."""
         self._sentences = 0
         self._text, self._documents = hashlib.sha256(), hashlib.sha256()
         self._at_document_end = True
@@ -259,6 +261,7 @@ class TextStats:
         self._documents.update((self._sentences + np.flatnonzero(starts_document)).astype(np.uint64).data)
         self._sentences += starts_document.size
         self.bytes += len(text) - starts_document.size
+        self.words += message.facts["words"]
         return starts_document
 
     @property

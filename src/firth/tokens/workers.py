@@ -33,6 +33,7 @@ from firth.tokens.lines import Lines, read_block
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import id_dtype
 from firth.tokens.tokenizer import Tokenizer
+from firth.tokens.word_counts import WordCounter
 
 _MIN_BLOCKS = 4  # fewer are not worth starting workers for
 _SAMPLE = 1 << 16  # bytes of a block from which Chinese is detected
@@ -79,33 +80,42 @@ Worker = Callable[[TextBlock], Message]
 
 
 def chunk_job(config: JobConfig) -> Worker:
-    """Splits blocks into chunks; returns sentences, this worker's chunk numbers, and new chunks from `first` on."""
+    """Splits blocks into chunks; returns sentences, this worker's chunk numbers, and new chunks from `first` on.
+
+    Among the facts is the number of words, which does not depend on the tokenizer.
+    """
     # Where a word break must not separate chunks, the text is left unsegmented.
     name = config.recipe.segmenter if config.recipe.separable else "space"
-    chunker = Chunker(config.recipe, make_segmenter(name, config.dictionary))
+    segmenter = make_segmenter(name, config.dictionary)
+    chunker = Chunker(config.recipe, segmenter)
     table = chunker.table
+    counter = WordCounter(chunker, segmenter)
 
     def process(block: TextBlock) -> Message:
+        nonlocal counter
         if table.size > _MAX_CHUNK_BYTES:
             table.clear()
+            counter = WordCounter(chunker, segmenter)
         first = len(table)
         lines = read_block(block, config.layout, chunker.flags_double_space)
         chunks = chunker.split(lines)
-        return _sentences_message(lines, {"first": first}, [chunks, table.lines(first).copy()])
+        facts = {"first": first, "words": int(counter.count(lines, chunks).sum())}
+        return _sentences_message(lines, facts, [chunks, table.lines(first).copy()])
 
     return process
 
 
 def encode_job(config: JobConfig) -> Worker:
-    """Encodes blocks; returns sentences, their ids, word starts and lengths."""
+    """Encodes blocks; returns sentences, their ids, word starts and lengths; the facts have the number of words."""
     tokenizer = config.load_tokenizer()
     encoder = TextEncoder(tokenizer)
     dtype = id_dtype(len(tokenizer))
 
     def process(block: TextBlock) -> Message:
         lines = read_block(block, config.layout, encoder.chunker.flags_double_space)
-        encoded = encoder.encode_lines(lines)
-        return _sentences_message(lines, {}, [encoded.ids.astype(dtype), encoded.word_starts, encoded.lengths])
+        encoded, counts = encoder.encode_lines_counted(lines)
+        arrays = [encoded.ids.astype(dtype), encoded.word_starts, encoded.lengths]
+        return _sentences_message(lines, {"words": int(counts.words.sum())}, arrays)
 
     return process
 
@@ -163,11 +173,12 @@ def with_progress(blocks: Iterable[TextBlock], advance: Callable[[float], None])
 
 
 def _needs_processes(config: JobConfig, blocks: Iterable[TextBlock]) -> bool:
-    """Whether the job holds the interpreter lock: splitting or segmenting sentences in Python."""
+    """Whether the job holds the interpreter lock: splitting or segmenting sentences in Python.
+
+    Chinese is segmented even where the tokenizer does not ask for it, to count its words.
+    """
     if config.layout != "lines" or config.job == "chunks":
         return True
-    if config.recipe.segmenter == "space" or (config.job == "cut" and not config.recipe.separable):
-        return False
     samples = [block.data[:_SAMPLE] for block in blocks]
     return 50 * sum(len(_HAN_BYTE.findall(sample)) for sample in samples) > sum(map(len, samples))
 

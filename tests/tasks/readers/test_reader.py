@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from firth.errors import CorpusError
+from firth.errors import ArgumentError, CorpusError
 from firth.tasks.examples import (
     Answer,
     ChoiceExample,
@@ -477,9 +477,9 @@ def test_a_long_file_is_read_in_little_memory(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_asked() -> None:
-    with pytest.raises(CorpusError, match="did you mean 'classify'"):
+    with pytest.raises(ArgumentError, match="did you mean 'classify'"):
         read_task("clasify", "x")
-    with pytest.raises(CorpusError, match=r"pair has no part 'txt_a'.*did you mean 'text_a'"):
+    with pytest.raises(ArgumentError, match=r"pair has no part 'txt_a'.*did you mean 'text_a'"):
         read_task("pair", "x", columns={"txt_a": "b"})
     with pytest.raises(CorpusError, match="no such file"):
         read_task("pair", "nowhere.tsv")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from firth.errors import CorpusError, near_miss
+from firth.errors import ArgumentError, CorpusError, near_miss
 from firth.metrics.tags import is_fault, scheme_of_pairs, tag_pairs
 from firth.tasks.examples import Example, Origin
 
@@ -67,14 +67,14 @@ class ReadOptions:
 def read_options(task: str, labelled: bool, columns: Mapping[str, str] | None) -> ReadOptions:
     """Options whose task and roles are checked."""
     if task not in TASKS:
-        raise CorpusError(f"there is no task {task!r:.80}: {near_miss(task, TASKS)}")
+        raise ArgumentError(f"there is no task {task!r:.80}: {near_miss(task, TASKS)}")
     usual = {name: role for role, names in ROLES[task].items() for name in names}
     chosen = {}
     for given, column in (columns or {}).items():
         role = given if given in ROLES[task] else usual.get(given)  # text_a=review, too, names the text of classify
         if role is None:
             known = near_miss(given, ROLES[task])
-            raise CorpusError(f"{task} has no part {given!r:.80} that a field could be named for: {known}")
+            raise ArgumentError(f"{task} has no part {given!r:.80} that a field could be named for: {known}")
         chosen[role] = column
     return ReadOptions(task, labelled, chosen)
 
@@ -89,7 +89,7 @@ def parse_columns(given: Iterable[str]) -> dict[str, str]:
     for one in given:
         role, _, name = (part.strip() for part in one.partition("="))
         if not (role and name):
-            raise CorpusError(f"--field {one!r:.80} must be ROLE=NAME, such as --field text_a=review.")
+            raise ArgumentError(f"--field {one!r:.80} must be ROLE=NAME, such as --field text_a=review.")
         columns[role] = name
     return columns
 
