@@ -151,6 +151,7 @@ def test_unreadable_file(corpus: Path, tmp_path: Path, monkeypatch: pytest.Monke
         (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "delta"), "key=value", 2),
         (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "delta=0"), "above 0", 2),
         (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "delta=1e308"), "below 1e12", 2),
+        (("train", "katz3", "CORPUS", "-o", "OUT", "--set", "katz_cutoff=1000000000"), "from 1 to 1000", 2),
         (("train", "bayes", "CORPUS", "-o", "OUT", "--set", "prior=1e308"), "below 1e12", 2),
         (("train", "unigram", "CORPUS", "-o", "OUT", "--set", "tokenizer=unigram"), "choose from", 2),
         (("train", "unigram", "CORPUS", "-o", "OUT", "--size", "base"), "--size", 2),

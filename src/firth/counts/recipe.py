@@ -110,8 +110,9 @@ class NgramRecipe(CountRecipe):
             value = getattr(self, name)
             check_fields(self, **{name: (value is None or 0 < value < highest, reason)})
         self._check_method("discounts", ("modified-kneser-ney",))
-        if self.katz_cutoff < 1 or self.sweeps < 1:
-            raise RecipeError("katz_cutoff and sweeps must be 1 or more.")
+        for name, most in (("katz_cutoff", 1000), ("sweeps", 100_000)):
+            if not 1 <= getattr(self, name) <= most:
+                raise RecipeError(f"{name}={getattr(self, name)} must be from 1 to {most}.")
         if self.discounts is not None:
             values = _numbers(self.discounts, "discounts", float)
             if len(values) != 3 or not all(0 < value <= j for j, value in enumerate(values, 1)):
