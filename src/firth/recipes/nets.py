@@ -19,6 +19,7 @@ from firth.objectives.masking import Masking
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.ranking import Ranking
+from firth.objectives.sbo import SpanBoundary
 from firth.tokens.recipe import TokenizerRecipe
 
 SIZES = ("tiny", "mini", "small", "base")
@@ -231,6 +232,17 @@ def roberta() -> NetRecipe:
         objectives=(MaskedLM(),),
         sequence=replace(base.sequence, format="full-sentences"),
         learning=replace(base.learning, batch=8192),
+    )
+
+
+def spanbert() -> NetRecipe:
+    """BERT that masks spans of words and predicts them from their boundaries, too; single sequences."""
+    base = bert()
+    return replace(
+        base,
+        tokenizer=replace(base.tokenizer, lowercase=False),
+        objectives=(MaskedLM(masking=Masking(policy="span", max_length=10)), SpanBoundary()),
+        sequence=replace(base.sequence, format="doc-sentences"),
     )
 
 
