@@ -226,7 +226,7 @@ class Objective(ABC):
         return None
 
     def second_network(self, recipe: NetRecipe) -> NetRecipe | None:
-        """The network that its head owns, trained with the first one, whose embedding it shares; None: there is none."""
+        """The network that its head owns, which shares the embedding of the first one; None: there is none."""
         return None
 
     @property

@@ -9,6 +9,7 @@ from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.ranking import Ranking
+from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
 
 OBJECTIVES: dict[str, type[Objective]] = {
@@ -22,6 +23,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         Autoencoding,
         Ranking,
         SpanBoundary,
+        ReplacedTokens,
     )
 }
 

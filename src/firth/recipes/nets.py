@@ -19,6 +19,7 @@ from firth.objectives.masking import Masking
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.ranking import Ranking
+from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
 from firth.tokens.recipe import TokenizerRecipe
 
@@ -244,6 +245,11 @@ def spanbert() -> NetRecipe:
         objectives=(MaskedLM(masking=Masking(policy="span", max_length=10)), SpanBoundary()),
         sequence=replace(base.sequence, format="doc-sentences"),
     )
+
+
+def electra() -> NetRecipe:
+    """BERT that finds the tokens that a small masked language model has replaced."""
+    return replace(bert(), objectives=(ReplacedTokens(),), output=OutputRecipe(kind="none"))
 
 
 def albert() -> NetRecipe:

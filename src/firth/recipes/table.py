@@ -137,6 +137,8 @@ RECIPES: dict[str, RecipeEntry] = {
         "Joshi et al., SpanBERT: Improving Pre-training by Representing and Predicting Spans", "bert"),
     "albert": _entry(nets.albert, 2019,
         "Lan et al., ALBERT: A Lite BERT for Self-supervised Learning of Language Representations", "bert"),
+    "electra": _entry(nets.electra, 2020,
+        "Clark et al., ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", "bert"),
 }
 # fmt: on
 
