@@ -129,12 +129,17 @@ def test_every_parameter_has_a_gradient(name: str) -> None:
     network = build_network(recipe, VOCABULARY, seed=1)
     objectives = make_heads(recipe, network)
     batch = corrupted_batch(recipe, objectives)
+    for objective in objectives.values():
+        batch = objective.rewrite(batch, network, None)
     states = network(batch, union_positions([objective.positions(batch) for objective in objectives.values()]))
-    losses = [objective.loss(network, states, batch, None) for objective in objectives.values()]
+    losses = [
+        loss for objective in objectives.values() for loss in objective.losses(network, states, batch, None).values()
+    ]
     assert all(loss.count > 0 for loss in losses)
     sum((loss.total / loss.count for loss in losses), torch.zeros(())).backward()
-    trained = {id(p) for p in network.parameters() if p.grad is not None}
-    untrained = [key for key, p in network.named_parameters() if id(p) not in trained]
+    named = dict(network.named_parameters())
+    named |= {f"heads.{one}.{key}": p for one, head in objectives.items() for key, p in head.named_parameters()}
+    untrained = [key for key, p in named.items() if p.grad is None]
     assert untrained == ([key for key in untrained if key.startswith("output.")] if "ranking" in recipe.names else [])
     assert all(torch.isfinite(p.grad).all() for p in network.parameters() if p.grad is not None)
 

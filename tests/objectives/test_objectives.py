@@ -27,6 +27,8 @@ from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK
 from tests.objectives.small_stores import small_recipe, small_vocabulary
 
 PAIRED = ("nsp", "sop")
+WITH = {"sbo": "mlm+sbo"}
+"""Objectives that use the noise of others."""
 FORMATS: dict[str, Format] = {"nsp": "sentence-pair", "sop": "sentence-pair", "autoencoding": "sentences"}
 
 
@@ -58,7 +60,7 @@ def packed_rows(rows: int = 4, seed: int = 0) -> Batch:
 
 def made(name: str, **changes: object) -> tuple[NetRecipe, Network, ObjectiveHead, Batch]:
     """A recipe, its network in double precision, its objective and a corrupted batch."""
-    recipe = small_recipe(name, form=FORMATS.get(name, "stream"))
+    recipe = small_recipe(WITH.get(name, name), form=FORMATS.get(name, "stream"))
     recipe = replace(recipe, embedding=replace(recipe.embedding, segments=0), **changes)  # type: ignore[arg-type]
     vocabulary = small_vocabulary()
     network = build_network(recipe, vocabulary, 1).double()
@@ -67,9 +69,14 @@ def made(name: str, **changes: object) -> tuple[NetRecipe, Network, ObjectiveHea
         objective = make_heads(recipe, network)[name].double()
     for parameter in [*network.parameters(), *objective.parameters()]:
         parameter.data.mul_(8)  # so that states differ
-    batch = packed_rows()
-    objective.corrupt(batch, np.random.default_rng(3))
-    return recipe, network, objective, batch
+    return recipe, network, objective, corrupted(network, objective, packed_rows())
+
+
+def corrupted(network: Network, objective: ObjectiveHead, batch: Batch, seed: int = 3) -> Batch:
+    """The batch after the noise of an objective and of those before it in its recipe."""
+    for name, head in make_heads(objective.recipe, network).items():
+        (objective if name == objective.name else head).corrupt(batch, np.random.default_rng(seed))
+    return batch
 
 
 def loss_of(network: Network, objective: ObjectiveHead, batch: Batch) -> Loss:
@@ -126,8 +133,8 @@ def test_positions_are_sorted_and_counts_agree(name: str) -> None:
     loss = loss_of(network, objective, batch)
     assert loss.count == objective.count(batch) > 0
     assert loss.total.ndim == 0
-    all_states = network(batch)
-    again = objective.loss(network, all_states, batch, None)
+    rewritten = objective.rewrite(batch, network, None)
+    again = objective.loss(network, network(rewritten), rewritten, None)
     assert number(again) == pytest.approx(number(loss))
 
 
@@ -150,7 +157,7 @@ def test_losses_of_batches_add_up(name: str) -> None:
             one.ids[pick], one.word_starts[pick], one.sequence_ids[pick], one.position_ids[pick], labels=labels
         )
         alone.row_seeds = one.row_seeds[pick]
-        objective.corrupt(alone, np.random.default_rng(3))
+        corrupted(network, objective, alone)
         if objective.count(alone) == 0:
             continue
         loss = loss_of(network, objective, alone)
@@ -298,8 +305,9 @@ def test_dropout_depends_on_the_step_alone(name: str) -> None:
     totals = []
     for step in (0, 0, 1):
         rng = DropoutRng(0, step)
-        states = network(batch, objective.positions(batch), rng)
-        totals.append(number(objective.loss(network, states, batch, rng)))
+        rewritten = objective.rewrite(batch, network, rng)
+        states = network(rewritten, objective.positions(rewritten), rng)
+        totals.append(number(objective.loss(network, states, rewritten, rng)))
     assert totals[0] == totals[1] != totals[2]
 
 

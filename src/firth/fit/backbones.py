@@ -65,6 +65,8 @@ def causal_network(model: NetModel) -> NetModel:
     recipe = model.recipe
     if recipe.encoder.kind == "none" or recipe.visibility == "forward+backward":
         raise AbilityError("only a unidirectional network or a Transformer can generate: fine-tune a gpt or a bert.")
+    if recipe.output.kind == "none":
+        raise AbilityError("a network without an output layer cannot generate: fine-tune a gpt or a bert.")
     if "next" in recipe.predicts or is_masked_lm(recipe):
         return model
     changed = replace(

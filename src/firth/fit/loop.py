@@ -91,11 +91,17 @@ class TrainingModule(nn.Module):
         named = [one for one in self.objectives if batch.objectives is None or one.name in batch.objectives]
         positions = predicted_positions(named, batch)
         predicted = 1.0 if positions is None else len(positions) / (rows * length)
-        return BACKWARD * rows * length * self.network.flops(length, predicted)
+        own = sum(one.flops(batch) for one in named)
+        return BACKWARD * rows * length * self.network.flops(length, predicted) + BACKWARD * own
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """All parameters and buffers, each once, sharing their memory."""
         return {name: tensor.detach().numpy() for name, tensor in own_tensors(self).items()}
+
+    def head_tensors(self) -> dict[str, Tensor]:
+        """The tensors of the heads that an artifact keeps, `heads.NAME.*`, without those shared with the network."""
+        kept = {f"heads.{one.name}.{name}" for one in self.objectives for name in one.saved_tensors()}
+        return {name: tensor.detach() for name, tensor in own_tensors(self).items() if name in kept}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Load the parameters and buffers that `arrays` returned."""

@@ -178,10 +178,7 @@ def _result(
     trainer: Trainer, run: TrainingRun, tokenizer: Tokenizer, store: TokenStore, start: NetModel | None
 ) -> TrainingResult:
     module, state, recipe = trainer.module, trainer.state, trainer.recipe
-    heads = {} if start is None else dict(start.heads)
-    heads |= {
-        f"heads.{one.name}.{name}": part for one in module.objectives for name, part in one.saved_tensors().items()
-    }
+    heads = ({} if start is None else dict(start.heads)) | module.head_tensors()
     once = np.flatnonzero(trainer.vocabulary.counts == 1)
     unknown_word_model = UnknownWordModel.train(tokenizer.vocabulary[word] for word in once.tolist() if word > MASK)
     model = make_model(recipe, module.network, tokenizer, run.corpus.layout, unknown_word_model, heads)

@@ -151,7 +151,8 @@ def small_run_defaults(recipe: NetRecipe, settings: Sequence[str], planned: floa
                 if is_unset(settings, f"{objective.name}.{field}", f"objectives.{objective.name}.{field}"):
                     changes.append(f"{objective.name}.{field}={value}")
                     reasons.append(reason)
-        if "masked" in recipe.predicts and is_unset(settings, "encoder.init") and can_init_adjacent(recipe):
+        masked = any("masked" in one.predicts for one in (recipe, *recipe.second_networks.values()))
+        if masked and is_unset(settings, "encoder.init") and can_init_adjacent(recipe):
             changes.append("encoder.init=adjacent")
             reasons.append("attention heads initialised to adjacent tokens")
     return Resolved(cast(NetRecipe, override(recipe, changes)), ", ".join(reasons))
@@ -212,7 +213,9 @@ def tokens_within(recipe: NetRecipe, vocabulary: int, budget: Budget | None, tex
 def flops_per_token(recipe: NetRecipe, vocabulary: int) -> float:
     """The approximate FLOPs per token of forward and backward."""
     predicted = recipe.predicted
+    others = sum(flops_per_token(one, vocabulary) for one in recipe.second_networks.values())
     scores = {
+        "none": 0.0,
         "classes": 2 * math.sqrt(vocabulary),
         "huffman": math.log2(vocabulary),
         "tree": math.log2(vocabulary),
@@ -220,15 +223,15 @@ def flops_per_token(recipe: NetRecipe, vocabulary: int) -> float:
         "nce": float(recipe.output.samples),
         "adaptive": vocabulary / 4,
     }.get(recipe.output.kind, float(vocabulary))
-    return 6 * (encoder_parameters(recipe, used=True) + predicted * scores * recipe.width) + 6 * character_parameters(
-        recipe
-    )
+    own = encoder_parameters(recipe, used=True) + predicted * scores * recipe.width
+    return 6 * own + 6 * character_parameters(recipe) + others
 
 
 def count_parameters(recipe: NetRecipe, vocabulary: int) -> int:
     """The approximate number of parameters of a network."""
     tables = vocabulary * recipe.embedding.width if not recipe.embedding.characters else character_parameters(recipe)
-    if recipe.output.kind not in ("tied", "direct"):
+    tables += sum(encoder_parameters(one) for one in recipe.second_networks.values())
+    if recipe.output.kind not in ("tied", "direct", "none"):
         tables += vocabulary * recipe.width
     if recipe.embedding.positions == "learned":
         tables += recipe.sequence.length * recipe.embedding.width

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from firth.nets.embedding import Embedding
 from firth.nets.encoders.transformer import Attention, Layer, Transformer
+from firth.nets.recipe import EncoderRecipe
 
 _MIN_STD = 0.04  # of the sinusoids: twice that of random token vectors, which would dominate them otherwise
 _PEAK = 10.0  # attention score of the chosen neighbour; that of others is about 0
@@ -22,23 +23,32 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 _ONE_IN = 2  # heads
 
 
-def init_adjacent_heads(embedding: Embedding, encoder: Transformer) -> None:
-    """Change the initial weights of a new network with learned positions."""
+def init_adjacent_heads(embedding: Embedding, encoder: Transformer, first: EncoderRecipe | None = None) -> None:
+    """Change the initial weights of a new network with learned positions.
+
+    A second network shares the position embeddings of the `first` one, for which they are initialised already.
+    """
     recipe, positions = encoder.recipe, embedding.positions
     if not recipe.layers:
         return
     layer = cast(Layer, encoder.layers[0])
     assert positions is not None  # the recipe was checked
-    size = min(recipe.width // recipe.heads, positions.embedding_dim) // 2 * 2
-    rates = wave_rates(size // 2)
+    size = _wave_count(first or recipe, positions.embedding_dim)
+    rates = wave_rates(size // 2)[: _wave_count(recipe, positions.embedding_dim) // 2]
     with torch.no_grad():
         indices = torch.arange(positions.num_embeddings, dtype=torch.float32)
-        std = max(_MIN_STD, float(embedding.table.std()))
-        positions.weight[:, :size] = std * math.sqrt(2) * waves(indices, rates)
+        if first is None:
+            std = max(_MIN_STD, float(embedding.table.std()))
+            positions.weight[:, :size] = std * math.sqrt(2) * waves(indices, rates)
         decoder = _decode_waves(embedding, layer, waves(indices, rates))
         for head in range(max(recipe.heads // _ONE_IN, min(recipe.heads, 2))):
             distance = (head // 2 + 1) * (1 if head % 2 else -1)
             _aim(layer.attention, head, shift(rates, distance) @ decoder, decoder)
+
+
+def _wave_count(recipe: EncoderRecipe, width: int) -> int:
+    """Sines and cosines in position embeddings of a width, no more than a head has dimensions."""
+    return min(recipe.width // recipe.heads, width) // 2 * 2
 
 
 def wave_rates(count: int) -> Tensor:

@@ -21,15 +21,24 @@ _PRETRAINED_SCALE = 4  # norm of pretrained vectors relative to random ones: mea
 class Embedding(nn.Module):
     """The sum of token, position and segment embeddings."""
 
-    def __init__(self, recipe: NetRecipe, tokens: Sequence[str]) -> None:
+    def __init__(self, recipe: NetRecipe, tokens: Sequence[str], shared: Embedding | None = None) -> None:
+        """The tables and the normalisation are those of `shared`, if given; the projection never is."""
         super().__init__()
         self.recipe = recipe.embedding
         width = self.recipe.width
         characters = self.recipe.characters
-        self.tokens: nn.Module = CharacterTable(recipe, tokens) if characters else _table(len(tokens), width)
-        self.positions = _table(recipe.sequence.length, width) if self.recipe.positions == "learned" else None
-        self.segments = _table(self.recipe.segments, width) if self.recipe.segments else None
-        self.norm = LayerNorm(width, eps=recipe.encoder.eps) if self.recipe.norm else None
+        self.tokens: nn.Module
+        self.positions: nn.Embedding | None
+        self.segments: nn.Embedding | None
+        self.norm: LayerNorm | None
+        if shared is not None:
+            self.tokens, self.positions, self.segments = shared.tokens, shared.positions, shared.segments
+            self.norm = shared.norm
+        else:
+            self.tokens = CharacterTable(recipe, tokens) if characters else _table(len(tokens), width)
+            self.positions = _table(recipe.sequence.length, width) if self.recipe.positions == "learned" else None
+            self.segments = _table(self.recipe.segments, width) if self.recipe.segments else None
+            self.norm = LayerNorm(width, eps=recipe.encoder.eps) if self.recipe.norm else None
         has_projection = recipe.encoder.kind == "transformer" and width != recipe.encoder.width
         self.project = make_linear(width, recipe.encoder.width) if has_projection else None
 

@@ -15,6 +15,7 @@ from firth.abilities import Filling, Score, TextPiece
 from firth.errors import AbilityError
 from firth.lm.language_model import TokenStream
 from firth.nets.model import NetModel
+from firth.nets.network import Network
 from firth.nets.scoring import (
     Integers,
     LogProbs,
@@ -42,6 +43,11 @@ class MaskedNet(NetModel):
     """Scores, fills and embeds; it does not generate."""
 
     score_kind: Literal["causal", "pseudo"] = "pseudo"
+
+    @property
+    def predictor(self) -> Network:
+        """The network that predicts masked tokens."""
+        return self.network
 
     def score(self, texts: Sequence[str], *, whole_words: bool = False) -> list[Score]:
         """The pseudo-log-likelihood of each text: the sum of the log-probabilities of each token when it is masked.
@@ -105,7 +111,7 @@ class MaskedNet(NetModel):
                 width = len(chosen[0].ids)
                 flat = [number * width + position for number, row in enumerate(chosen) for position in row.positions]
                 batch = make_batch(torch.tensor([row.ids for row in chosen]))
-                best = iter(self._best(self.network(batch, torch.tensor(flat)).last_hidden_state, top))
+                best = iter(self._best(self.predictor(batch, torch.tensor(flat)).last_hidden_state, top))
                 for row in chosen:
                     for mask in row.masks:
                         found[row.text][mask] = next(best)
@@ -127,7 +133,7 @@ class MaskedNet(NetModel):
     def _best(self, states: Tensor, top: int) -> list[list[Prediction]]:
         found: list[list[Prediction]] = []
         for some in torch.split(states, logits_chunk(len(self.words))):
-            words = self.network.output.logits(some).softmax(-1)[:, FIRST_WORD:]
+            words = self.predictor.output.logits(some).softmax(-1)[:, FIRST_WORD:]
             best, ids = words.topk(min(top, words.shape[1]))
             ids += FIRST_WORD
             found += [list(zip(*row, strict=True)) for row in zip(ids.tolist(), best.tolist(), strict=True)]
@@ -190,8 +196,8 @@ class MaskedNet(NetModel):
         rows = np.pad(np.where(is_masked, MASK, ids[columns]), ((0, 0), (1, 1)), constant_values=EOS)
         rows[:, 0] = self.start_token
         flat = np.arange(len(rows)) * (size + 2) + positions - begins + 1
-        states = self.network(make_batch(torch.from_numpy(rows)), torch.from_numpy(flat)).last_hidden_state
-        return target_logprobs(self.network.output, states, torch.from_numpy(ids[positions]), len(self.words))
+        states = self.predictor(make_batch(torch.from_numpy(rows)), torch.from_numpy(flat)).last_hidden_state
+        return target_logprobs(self.predictor.output, states, torch.from_numpy(ids[positions]), len(self.words))
 
 
 class _MaskedRow(NamedTuple):

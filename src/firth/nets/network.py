@@ -20,7 +20,7 @@ from firth.nets.encoders.feedforward import Bilinear, IdentityEncoder, WindowEnc
 from firth.nets.encoders.recurrent import Lstm, Recurrent
 from firth.nets.encoders.transformer import Transformer
 from firth.nets.outputs.clusters import AdaptiveSoftmax, ClassSoftmax
-from firth.nets.outputs.output import OutputLayer
+from firth.nets.outputs.output import NoOutput, OutputLayer
 from firth.nets.outputs.sampled import ImportanceSampling, NoiseContrast
 from firth.nets.outputs.softmax import Direct, Softmax
 from firth.nets.outputs.trees import HuffmanTree, LearnedTree
@@ -45,6 +45,7 @@ _OUTPUTS: dict[str, type[OutputLayer]] = {
     "importance": ImportanceSampling,
     "nce": NoiseContrast,
     "adaptive": AdaptiveSoftmax,
+    "none": NoOutput,
 }
 
 
@@ -97,11 +98,12 @@ class KVCache:
 class Network(nn.Module):
     """The network that a recipe describes."""
 
-    def __init__(self, recipe: NetRecipe, vocabulary: Vocabulary) -> None:
+    def __init__(self, recipe: NetRecipe, vocabulary: Vocabulary, shared: Embedding | None = None) -> None:
+        """The tables of its embedding are those of `shared`, if given."""
         super().__init__()
         self.recipe = recipe
         self.vocabulary = vocabulary
-        self.embedding = Embedding(recipe, vocabulary.tokens)
+        self.embedding = Embedding(recipe, vocabulary.tokens, shared)
         self.encoders = nn.ModuleList(make_encoder(recipe) for _ in range(recipe.directions))
         self.output: OutputLayer = make_output(recipe, vocabulary.counts, self.embedding)
 
@@ -202,3 +204,11 @@ def build_network(
         if recipe.encoder.init == "adjacent" and not skip_init:
             init_adjacent_heads(network.embedding, cast(Transformer, network.encoders[0]))
         return network
+
+
+def build_second_network(recipe: NetRecipe, first: Network) -> Network:
+    """A new network that shares the embedding of the first one; weights are drawn from the global generator."""
+    network = Network(recipe, first.vocabulary, first.embedding)
+    if recipe.encoder.init == "adjacent":
+        init_adjacent_heads(network.embedding, cast(Transformer, network.encoders[0]), first.recipe.encoder)
+    return network

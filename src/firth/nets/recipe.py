@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Visibility = Literal["causal", "bidirectional", "forward+backward"]
 Format = Literal["stream", "sentences", "segment-pair", "sentence-pair", "full-sentences", "doc-sentences"]
 Kind = Literal["none", "window", "bilinear", "rnn", "lstm", "transformer"]
-Output = Literal["full", "tied", "classes", "huffman", "tree", "importance", "nce", "adaptive", "direct"]
+Output = Literal["full", "tied", "classes", "huffman", "tree", "importance", "nce", "adaptive", "direct", "none"]
 Activation = Literal["gelu", "gelu-tanh", "relu", "tanh"]
 MAX_LENGTH = 100_000
 _PAIRS = ("segment-pair", "sentence-pair")
@@ -109,7 +109,7 @@ class OutputRecipe:
 
     kind: Output = "full"
     """Full softmax, with its own weights or the embedding's (tied), or the states themselves (direct); class-based; a
-    tree; sampled; or adaptive."""
+    tree; sampled; adaptive; or none, for a network that predicts no tokens."""
     transform: bool = False
     """A dense layer before it, as in BERT."""
     bias: bool = True
@@ -188,6 +188,8 @@ class Objective(ABC):
     """The visibilities with which it can be trained."""
     needs_pairs: ClassVar[bool] = False
     """Whether sequences must be pairs of segments."""
+    needs_output: ClassVar[bool] = True
+    """Whether its loss uses the network's output layer."""
     predicts: ClassVar[Literal["next", "masked"] | None] = None
     """Which tokens the network's output layer predicts: each from those before it, or masked ones from all others."""
 
@@ -212,6 +214,8 @@ class Objective(ABC):
                 f"{self.name} needs pairs, not sequence.format={recipe.sequence.format}: set "
                 "sequence.format=segment-pair or sentence-pair."
             )
+        if self.needs_output and recipe.output.kind == "none":
+            raise RecipeError(f"{self.name} predicts tokens, but output.kind is none: set output.kind=tied or full.")
 
     @abstractmethod
     def build(self, recipe: NetRecipe, vocabulary: Vocabulary, network: Network) -> nn.Module:
@@ -219,6 +223,10 @@ class Objective(ABC):
 
     def model_type(self, recipe: NetRecipe) -> type[NetModel] | None:
         """The class of models trained with it; None if it adds no ability."""
+        return None
+
+    def second_network(self, recipe: NetRecipe) -> NetRecipe | None:
+        """The network that its head owns, which shares the embedding of the first one; None: there is none."""
         return None
 
     @property
@@ -282,6 +290,12 @@ class NetRecipe:
     def predicted(self) -> float:
         """The approximate fraction of tokens at which something is predicted."""
         return min(1.0, sum(objective.predicted for objective in self.objectives) or 1.0)
+
+    @property
+    def second_networks(self) -> dict[str, NetRecipe]:
+        """Objective -> the network that its head owns."""
+        found = {one.name: one.second_network(self) for one in self.objectives}
+        return {name: second for name, second in found.items() if second is not None}
 
     def objective(self, name: str) -> Objective | None:
         """The objective of that name, if the recipe has it."""

@@ -70,6 +70,21 @@ def load_tensors(network: nn.Module, arrays: Arrays) -> None:
         tensor.data = _copy(arrays[name])  # tied tensors stay tied
 
 
+def restore_second_network(recipe: NetRecipe, first: Network, tensors: Mapping[str, Tensor]) -> Network:
+    """A network that shares the embedding of the first one, with saved tensors for the rest, which are checked."""
+    with torch.device("meta"), _SkipInit():  # nothing of the recipe's size is allocated before the check
+        network = Network(recipe, first.vocabulary, first.embedding)
+    shared = {id(tensor) for tensor in own_tensors(first).values()}
+    own = {name: tensor for name, tensor in own_tensors(network).items() if id(tensor) not in shared}
+    arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
+    for name, tensor in own.items():
+        _array(arrays, name, np.float32, tuple(tensor.shape))
+    if unknown := sorted(arrays.keys() - own.keys()):
+        raise ArtifactError(f"the recipe has no tensor {unknown[0]!r}: the weights were made by another one.")
+    network.load_state_dict({name: nn.Parameter(tensor) for name, tensor in tensors.items()}, False, assign=True)
+    return network.eval()
+
+
 def _byte_codes(network: Network) -> npt.NDArray[Any]:
     """The byte codes of tokens in a network that reads characters; empty in others."""
     tokens = network.embedding.tokens

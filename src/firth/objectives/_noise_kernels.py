@@ -39,6 +39,15 @@ def draw_all(seed: Any, indices: Any) -> Any:
     return found
 
 
+@njit(cache=True, nogil=True)
+def uniforms_at(seeds: Any, positions: Any, width: Any) -> Any:
+    """A float in [0, 1) for each position of a flattened batch, drawn by the seed of its row."""
+    found = np.empty(positions.size, dtype=np.float64)
+    for i in range(positions.size):
+        found[i] = uniform(draw(seeds[positions[i] // width], positions[i] % width))
+    return found
+
+
 MASK_ID, FIRST_ID, UNKNOWN_ID = 4, 5, 1  # literal, because kernels are compiled; `masking` checks them
 
 

@@ -18,6 +18,7 @@ class Ranking(Objective):
     """A window of text scores higher than the same with a wrong word in the middle (Collobert et al. 2011)."""
 
     name: ClassVar[str] = "ranking"
+    needs_output: ClassVar[bool] = False
 
     def check(self, recipe: NetRecipe) -> None:
         super().check(recipe)

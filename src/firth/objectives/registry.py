@@ -9,9 +9,22 @@ from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.ranking import Ranking
+from firth.objectives.rtd import ReplacedTokens
+from firth.objectives.sbo import SpanBoundary
 
 OBJECTIVES: dict[str, type[Objective]] = {
-    one.name: one for one in (CausalLM, BidirectionalLM, MaskedLM, NextSentence, SentenceOrder, Autoencoding, Ranking)
+    one.name: one
+    for one in (
+        CausalLM,
+        BidirectionalLM,
+        MaskedLM,
+        NextSentence,
+        SentenceOrder,
+        Autoencoding,
+        Ranking,
+        SpanBoundary,
+        ReplacedTokens,
+    )
 }
 
 

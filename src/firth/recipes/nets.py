@@ -19,6 +19,8 @@ from firth.objectives.masking import Masking
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.ranking import Ranking
+from firth.objectives.rtd import ReplacedTokens
+from firth.objectives.sbo import SpanBoundary
 from firth.tokens.recipe import TokenizerRecipe
 
 SIZES = ("tiny", "mini", "small", "base")
@@ -232,6 +234,22 @@ def roberta() -> NetRecipe:
         sequence=replace(base.sequence, format="full-sentences"),
         learning=replace(base.learning, batch=8192),
     )
+
+
+def spanbert() -> NetRecipe:
+    """BERT that masks spans of words and predicts them from their boundaries, too; single sequences."""
+    base = bert()
+    return replace(
+        base,
+        tokenizer=replace(base.tokenizer, lowercase=False),
+        objectives=(MaskedLM(masking=Masking(policy="span", max_length=10)), SpanBoundary()),
+        sequence=replace(base.sequence, format="doc-sentences"),
+    )
+
+
+def electra() -> NetRecipe:
+    """BERT that finds the tokens that a small masked language model has replaced."""
+    return replace(bert(), objectives=(ReplacedTokens(),), output=OutputRecipe(kind="none"))
 
 
 def albert() -> NetRecipe:

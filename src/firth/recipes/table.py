@@ -133,8 +133,12 @@ RECIPES: dict[str, RecipeEntry] = {
         "Cui et al., Pre-Training with Whole Word Masking for Chinese BERT", "bert"),
     "roberta": _entry(nets.roberta, 2019,
         "Liu et al., RoBERTa: A Robustly Optimized BERT Pretraining Approach", "bert"),
+    "spanbert": _entry(nets.spanbert, 2019,
+        "Joshi et al., SpanBERT: Improving Pre-training by Representing and Predicting Spans", "bert"),
     "albert": _entry(nets.albert, 2019,
         "Lan et al., ALBERT: A Lite BERT for Self-supervised Learning of Language Representations", "bert"),
+    "electra": _entry(nets.electra, 2020,
+        "Clark et al., ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", "bert"),
 }
 # fmt: on
 

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa, ALBERT, GPT and GPT-2 models, fine-tuned or not, to Hugging Face folders and back.
+"""BERT, RoBERTa, ALBERT, ELECTRA, GPT and GPT-2 models, fine-tuned or not, to Hugging Face folders and back.
 
 Pickles are never opened.
 """
@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from firth.artifact.card import huggingface_card
-from firth.artifact.formats.huggingface_config import Config, model_type_for, model_type_of, stored_recipe
+from firth.artifact.formats.huggingface_config import (
+    Config,
+    head_objective,
+    model_type_for,
+    model_type_of,
+    stored_recipe,
+)
+from firth.artifact.formats.huggingface_electra import GENERATOR, generator_of, join_generator
 from firth.artifact.formats.huggingface_tasks import HfTaskHead, split_head, task_recipe_of, task_to_huggingface
 from firth.artifact.formats.huggingface_tokenizer import export_tokenizer, import_tokenizer, wordpiece_json
 from firth.artifact.formats.huggingface_weights import (
@@ -40,7 +47,7 @@ from firth.errors import AbilityError, ArtifactError
 from firth.files import digest_file, new_folder
 from firth.lm.language_model import UnknownWordModel
 from firth.nets.model import NetModel
-from firth.nets.recipe import NetRecipe
+from firth.nets.recipe import NetRecipe, OutputRecipe
 from firth.progress import note
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import default_special_tokens
@@ -61,6 +68,8 @@ _POOLINGS = {"mean": "whole", "pooling_mode_mean_tokens": "whole", "cls": "first
 
 _PIPELINES = {
     "ForMaskedLM": "fill-mask",
+    "ElectraForPreTraining": "feature-extraction",
+    "ElectraModel": "feature-extraction",
     "ForPreTraining": "fill-mask",
     "ForSequenceClassification": "text-classification",
     "ForTokenClassification": "token-classification",
@@ -90,14 +99,30 @@ def export_huggingface(model: Any, path: Path) -> Report:
 
 
 def write_folder(path: Path, recipe: NetRecipe, arrays: Tensors, tokenizer: Tokenizer, card: str = "") -> Report:
-    """Write the folder of a model, given its parameters, those of its objectives, `heads.*`, and its card."""
+    """Write the folder of a model, given its parameters, those of its objectives, `heads.*`, and its card.
+
+    A generator is written to a folder in it.
+    """
+    generator = generator_of(recipe, arrays)
+    if generator is not None:  # the other network is the discriminator, whatever output layer it has
+        recipe = replace(recipe, output=OutputRecipe(kind="none"))
     model_type = model_type_for(recipe)
     recipe, state, kept = drop_absent_tokens(recipe, arrays)
     config, tensors = to_huggingface(recipe, state, state)
     if model_type.is_causal:
         end = kept.index(EOS)
         config |= {"pad_token_id": PAD if PAD in kept else None, "bos_token_id": end, "eos_token_id": end}
-    return _write_files(path, recipe, config, tensors, tokenizer, kept, card=card)
+    left_out = _unplaced_heads(recipe, arrays)
+    if left_out:
+        note(f"a {model_type.name} model has no place for the layers of {' and '.join(left_out)}: they are left out")
+    report = _write_files(path, recipe, config, tensors, tokenizer, kept, card=card, generator=generator)
+    return report | ({"left_out": left_out} if left_out else {})
+
+
+def _unplaced_heads(recipe: NetRecipe, arrays: Tensors) -> list[str]:
+    """The objectives of a recipe that have layers for which their model has no place."""
+    placed = head_objective(recipe)
+    return [name for name in recipe.names if name != placed and any(one.startswith(f"heads.{name}.") for one in arrays)]
 
 
 def _write_files(
@@ -110,24 +135,36 @@ def _write_files(
     *,
     for_task: bool = False,
     card: str = "",
+    generator: tuple[NetRecipe, Tensors] | None = None,
 ) -> Report:
     model_type = model_type_for(recipe)
-    files = {"config.json": config, **export_tokenizer(tokenizer, model_type, recipe, kept, for_task)}
     with new_folder(path) as draft:
-        for name, content in files.items():
-            (draft / name).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        architecture = config["architectures"][0]
-        readme = huggingface_card(card, architecture, _pipeline(architecture))
-        (draft / "README.md").write_text(readme, encoding="utf-8")
-        arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
-        write_tensors(draft / _WEIGHTS, arrays, metadata={"format": "pt"})
+        tokens = export_tokenizer(tokenizer, model_type, recipe, kept, for_task)
+        _fill_folder(draft, config, tensors, tokens, card)
+        if generator is not None:
+            (draft / GENERATOR).mkdir()
+            second, state = generator
+            tokens = export_tokenizer(tokenizer, model_type_for(second), second, kept)
+            _fill_folder(draft / GENERATOR, *to_huggingface(second, state, state), tokens, card)
     return {
         "type": model_type.name,
         **({"architecture": config["architectures"][0]} if for_task else {}),
+        **({"generator": str(path / GENERATOR)} if generator is not None else {}),
         "vocabulary": len(kept),
         "parameters": sum(tensor.numel() for tensor in tensors.values()),
-        "bytes": sum(file.stat().st_size for file in path.iterdir()),
+        "bytes": sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
     }
+
+
+def _fill_folder(folder: Path, config: Config, tensors: Tensors, tokens: Config, card: str) -> None:
+    """Write the files of a model into an empty folder."""
+    for name, content in {"config.json": config, **tokens}.items():
+        (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    architecture = config["architectures"][0]
+    readme = huggingface_card(card, architecture, _pipeline(architecture))
+    (folder / "README.md").write_text(readme, encoding="utf-8")
+    arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
+    write_tensors(folder / _WEIGHTS, arrays, metadata={"format": "pt"})
 
 
 def _pipeline(architecture: str) -> str:
@@ -167,7 +204,24 @@ def read_model(path: Path, task: str | None = None) -> Any:
 
 
 def read_huggingface(path: Path, task: str | None = None) -> ImportedModel:
-    """The content of a folder that `save_pretrained` wrote, with our token ids and tensor names."""
+    """The content of a folder that `save_pretrained` wrote, with our token ids and tensor names.
+
+    A discriminator is joined with the generator in a folder in its own.
+    """
+    found = _read_one(path, task)
+    if not isinstance(found.recipe, NetRecipe) or found.recipe.output.kind != "none" or not (path / GENERATOR).is_dir():
+        return found
+    other = _read_one(path / GENERATOR)
+    if not isinstance(other.recipe, NetRecipe) or other.tokenizer.vocabulary != found.tokenizer.vocabulary:
+        raise ArtifactError(f"{path / GENERATOR} has other tokens than {path}: import both folders separately.")
+    stored = stored_recipe(_read_json(path / "config.json", required=True))
+    recipe, arrays = join_generator(found.recipe, found.arrays(), other.recipe, other.arrays(), stored)
+    parameters = sum(array.size for name, array in arrays.items() if name not in ("counts", "spelling"))
+    digest = hashlib.sha256(f"{found.digest}{other.digest}".encode()).hexdigest()
+    return ImportedModel(recipe, found.tokenizer, arrays, found.report | {"parameters": parameters}, digest)
+
+
+def _read_one(path: Path, task: str | None = None) -> ImportedModel:
     with read_errors(path):
         if not path.is_dir():
             what = "is a file" if path.exists() else "does not exist"
@@ -191,7 +245,8 @@ def read_huggingface(path: Path, task: str | None = None) -> ImportedModel:
     network, state = select_tokens(weights.recipe.with_tokenizer(tokenizer.recipe), weights.state, order)
     recipe = network if head is None else task_recipe_of(config, head, network)
     arrays: dict[str, Any] = {} if head is None else head.arrays()
-    arrays |= {name: tensor.numpy() for name, tensor in (state | weights.heads).items()}
+    heads = weights.heads if head is None else {}
+    arrays |= {name: tensor.numpy() for name, tensor in (state | heads).items()}
     parameters = sum(array.size for array in arrays.values())
     report = {"type": model_type.name, "vocabulary": len(tokenizer), "parameters": parameters}
     report |= _remarks(head, weights, sentences)

@@ -8,9 +8,10 @@ from operator import attrgetter
 from typing import Any
 
 from firth.errors import AbilityError, ArtifactError, FirthError, RecipeError
-from firth.nets.recipe import NetRecipe
+from firth.nets.recipe import NetRecipe, OutputRecipe
 from firth.objectives.pairs import NextSentence
-from firth.recipes.nets import albert, bert, gpt, gpt2, roberta
+from firth.objectives.rtd import ReplacedTokens
+from firth.recipes.nets import albert, bert, electra, gpt, gpt2, roberta
 from firth.recipes.values import describe_type, field_types, fits, recipe_from_json, recipe_to_json
 from firth.tokens.tokenizer import BOS, EOS, PAD
 
@@ -27,12 +28,12 @@ class ModelType:
     fields: Mapping[str, tuple[str, Any]]  # recipe field -> key of config.json and its default
     activations: Mapping[str, str]  # theirs -> ours; of several for one of ours, the last is written
     architecture: str  # the class with the language-modelling head
-    pair_architecture: str = ""  # the class with a head for sentence pairs as well
+    pair_architecture: str = ""  # the class with a head for sentence pairs as well; of ELECTRA that of discriminators
     required: Mapping[str, Any] = field(default_factory=dict)  # keys with the only value that is read, the default
 
     @property
     def is_causal(self) -> bool:
-        return not self.pair_architecture and self.name != "roberta"
+        return self.published().visibility == "causal"
 
     @property
     def prefix(self) -> str:
@@ -57,6 +58,12 @@ _FIELDS: tuple[tuple[str, str, Any, Any, str, Any], ...] = (
 _BERT_FIELDS = {ours: (key, default) for ours, key, default, _, _, _ in _FIELDS if key}
 _ALBERT_FIELDS = {ours: (key, default) for ours, key, _, default, _, _ in _FIELDS if key}
 _GPT2_FIELDS = {ours: (key, default) for ours, _, _, _, key, default in _FIELDS if key}
+_ELECTRA_FIELDS = _BERT_FIELDS | {
+    "embedding.width": ("embedding_size", 128),
+    "encoder.width": ("hidden_size", 256),
+    "encoder.heads": ("num_attention_heads", 4),
+    "encoder.ffn_width": ("intermediate_size", 1024),
+}
 # The feed-forward layers of GPT are always four times as wide.
 _GPT_FIELDS = {ours: pair for ours, pair in _GPT2_FIELDS.items() if ours != "encoder.ffn_width"}
 _ACTIVATIONS = {
@@ -82,6 +89,16 @@ MODEL_TYPES = {
             "AlbertForMaskedLM",
             "AlbertForPreTraining",
             _PLAIN | {"num_hidden_groups": 1, "inner_group_num": 1, "tie_word_embeddings": True},
+        ),
+        # The generator's head has gelu whatever its layers have.
+        ModelType(
+            "electra",
+            electra,
+            _ELECTRA_FIELDS,
+            {"gelu": "gelu"},
+            "ElectraForMaskedLM",
+            "ElectraForPreTraining",
+            _PLAIN,
         ),
         ModelType(
             "gpt2",
@@ -123,6 +140,8 @@ def model_type_for(recipe: NetRecipe) -> ModelType:
         return MODEL_TYPES["gpt2" if recipe.encoder.norm == "pre" else "openai-gpt"]
     if recipe.encoder.tie_layers == "all":
         return MODEL_TYPES["albert"]
+    if recipe.output.kind == "none" or recipe.embedding.width != recipe.encoder.width:
+        return MODEL_TYPES["electra"]
     plain = not recipe.embedding.segments and not pair_objective(recipe) and recipe.encoder.activation == "gelu"
     return MODEL_TYPES["roberta" if plain else "bert"]
 
@@ -136,17 +155,21 @@ def _unsupported_part(recipe: NetRecipe) -> str:
         f"visibility={recipe.visibility}": recipe.visibility not in ("causal", "bidirectional"),
         f"embedding.positions={embedding.positions}": embedding.positions != "learned",
         f"embedding.characters={embedding.characters}": embedding.characters,
-        f"output.kind={output.kind}": output.kind not in ("tied", "full"),
+        f"output.kind={output.kind}": output.kind not in (("tied", "full") if causal else ("tied", "full", "none")),
         f"encoder.norm={encoder.norm}": encoder.norm not in (("pre", "post") if causal else ("post",)),
         f"encoder.tie_layers={encoder.tie_layers}": encoder.tie_layers
         not in (("none",) if causal else ("none", "all")),
         f"embedding.norm={embedding.norm}": embedding.norm == causal,
-        f"output.transform={output.transform}": output.transform == causal,
+        f"output.transform={output.transform}": output.transform == causal and output.kind != "none",
         f"embedding.segments={embedding.segments}": causal and embedding.segments > 0,
-        f"embedding.width={embedding.width}": narrow and encoder.tie_layers != "all",
+        f"embedding.width={embedding.width}": narrow
+        and encoder.tie_layers != "all"
+        and (causal or bool(pair_objective(recipe))),
         "encoder.tie_layers=all with output.kind=full": encoder.tie_layers == "all" and output.kind == "full",
         f"encoder.layers={encoder.layers}": encoder.layers < 1,
     }
+    if not causal and encoder.tie_layers == "none" and (output.kind == "none" or narrow):  # ELECTRA
+        unsupported[f"encoder.activation={encoder.activation}"] = encoder.activation != "gelu"
     if causal and encoder.norm == "post":
         unsupported[f"encoder.activation={encoder.activation}"] = encoder.activation not in ("gelu-tanh", "relu")
         unsupported[f"encoder.ffn_width={encoder.ffn_width}"] = encoder.ffn_width != 4 * encoder.width
@@ -158,8 +181,13 @@ def pair_objective(recipe: NetRecipe) -> str:
     return next((one.name for one in recipe.objectives if isinstance(one, NextSentence)), "")
 
 
+def head_objective(recipe: NetRecipe) -> str:
+    """The objective whose layers their model has a place for: of sentence pairs or of a discriminator."""
+    return ReplacedTokens.name if recipe.output.kind == "none" else pair_objective(recipe)
+
+
 def make_config(recipe: NetRecipe, vocabulary: int, *, pair_head: bool) -> Config:
-    """The config.json of a model with `vocabulary` tokens, with or without a head for sentence pairs."""
+    """The config.json of a model with `vocabulary` tokens, with or without the layers of `head_objective`."""
     model_type = model_type_for(recipe)
     offset = PAD + 1 if model_type.name == "roberta" else 0
     their_activations = {ours: theirs for theirs, ours in model_type.activations.items()}
@@ -169,9 +197,10 @@ def make_config(recipe: NetRecipe, vocabulary: int, *, pair_head: bool) -> Confi
         "embedding.segments": recipe.embedding.segments or 1,
     }
     stored = replace(recipe, tokenizer=replace(recipe.tokenizer, dictionary=None))
+    architecture = "ElectraModel" if recipe.output.kind == "none" else model_type.architecture
     return {
         "model_type": model_type.name,
-        "architectures": [model_type.pair_architecture if pair_head else model_type.architecture],
+        "architectures": [model_type.pair_architecture if pair_head else architecture],
         "vocab_size": vocabulary,
         **{theirs: converted.get(ours, attrgetter(ours)(recipe)) for ours, (theirs, _) in model_type.fields.items()},
         "tie_word_embeddings": recipe.output.kind == "tied",
@@ -183,11 +212,11 @@ def make_config(recipe: NetRecipe, vocabulary: int, *, pair_head: bool) -> Confi
     }
 
 
-def recipe_from_config(config: Config, *, segments: bool, pair_head: bool) -> NetRecipe:
+def recipe_from_config(config: Config, *, segments: bool, pair_head: bool, generator: bool = False) -> NetRecipe:
     """The recipe of a config.json.
 
     `segments`: whether the embedding of a single segment is not zero; `pair_head`: whether the model has a head for
-    sentence pairs.
+    sentence pairs; `generator`: whether an ELECTRA model predicts tokens.
     """
     model_type = model_type_of(config)
     _check_required(model_type, config)
@@ -198,9 +227,11 @@ def recipe_from_config(config: Config, *, segments: bool, pair_head: bool) -> Ne
     names = {model_type.name, model_type_for(base).name} if base else set()
     # BERT and RoBERTa differ only in how they number positions.
     if base is None or (len(names) > 1 and names != {"bert", "roberta"}):
-        base = model_type.published()
+        base = _published_generator() if generator else model_type.published()
         values.setdefault("embedding.dropout", values["encoder.dropout"])
     output = replace(base.output, kind="tied" if is_tied(config) else "full", bias=not model_type.is_causal)
+    if model_type.name == "electra" and not generator:
+        base, output = replace(base, objectives=()), OutputRecipe(kind="none")
     try:
         recipe = _with_objectives(base, model_type, pair_head, values.get("embedding.segments", 0))
         recipe = replace(_with_fields(recipe, values), output=output)
@@ -208,6 +239,11 @@ def recipe_from_config(config: Config, *, segments: bool, pair_head: bool) -> Ne
         raise ArtifactError(f"config.json describes a model that Firth cannot build: {error}") from None
     model_type_for(recipe)
     return recipe
+
+
+def _published_generator() -> NetRecipe:
+    """The generator of the published ELECTRA."""
+    return electra().second_networks[ReplacedTokens.name]
 
 
 def _check_required(model_type: ModelType, config: Config) -> None:

@@ -24,7 +24,7 @@ _ENCODER_LAYER = (
 
 
 def _encoder(name: str) -> dict[str, str]:
-    """Embeddings and layers of BERT, RoBERTa and ALBERT, which has one layer for all."""
+    """Embeddings and layers of BERT, RoBERTa, ELECTRA and ALBERT, which has one layer for all."""
     is_albert = name == "albert"
     layer = "encoder.albert_layer_groups.0.albert_layers.0" if is_albert else "encoder.layer.*"
     return {
@@ -77,6 +77,16 @@ NAMES: dict[str, dict[str, str]] = {
         "output.bias": "predictions.bias",
         "heads.*.pooler": "albert.pooler",
         "heads.*.classifier": "sop_classifier.classifier",
+    },
+    "electra": _encoder("electra")
+    | {
+        "embedding.project": "electra.embeddings_project",
+        "output.transform.dense": "generator_predictions.dense",
+        "output.transform.norm": "generator_predictions.LayerNorm",
+        "output.weight": "generator_lm_head.weight",
+        "output.bias": "generator_lm_head.bias",
+        "heads.*.dense": "discriminator_predictions.dense",
+        "heads.*.classifier": "discriminator_predictions.dense_prediction",
     },
     "gpt2": _causal("wte", "wpe") | {"encoders.0.norm": "transformer.ln_f"},
     "openai-gpt": _causal("tokens_embed", "positions_embed"),

@@ -58,6 +58,11 @@ HEAD_CLASSES: dict[str, dict[TaskName, HeadClass]] = {
         HeadClass("RobertaForSequenceClassification", "classifier.out_proj", "classifier.dense"),
     ),
     "albert": _masked("Albert", "albert.pooler"),
+    # Their classifiers of texts have gelu where ours have tanh.
+    "electra": {
+        "tag": HeadClass("ElectraForTokenClassification", "classifier"),
+        "span": HeadClass("ElectraForQuestionAnswering", "qa_outputs"),
+    },
     "gpt2": {
         "classify": HeadClass("GPT2ForSequenceClassification", "score"),
         "pair": HeadClass("GPT2ForSequenceClassification", "score"),

@@ -14,11 +14,11 @@ from torch import Tensor
 from firth.artifact.formats.huggingface_config import (
     Config,
     ModelType,
+    head_objective,
     is_tied,
     make_config,
     model_type_for,
     model_type_of,
-    pair_objective,
     position_offset,
     recipe_from_config,
 )
@@ -32,7 +32,8 @@ Tensors = dict[str, Tensor]
 ABSENT_BIAS = -1e4  # output bias of a token that the model lacks: its probability is 0
 _BUFFERS = re.compile(r"\.(position_ids|token_type_ids|attn\.bias|attn\.masked_bias)$")
 _OLD_NAMES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
-_HEAD_PREFIXES = ("cls.", "lm_head.", "predictions.", "sop_classifier.")
+_GENERATOR = ("generator_predictions.", "generator_lm_head.")
+_HEAD_PREFIXES = ("cls.", "lm_head.", "predictions.", "sop_classifier.", "discriminator_predictions.", *_GENERATOR)
 _SAVE_HEAD = "save it with AutoModelForMaskedLM or AutoModelForCausalLM"
 _ONE_MODEL = "give the files of one model"
 _MIN_LENGTH = 4  # tokens of a sequence
@@ -67,7 +68,7 @@ def to_huggingface(
     ours = {name: {**state, **heads}[name] for name in wanted if has_pair_head or not name.startswith("heads.")}
     if wrong := first_nonfinite(ours):
         raise AbilityError(f"{wrong} holds NaN or infinity: train the model again with a lower learning rate.")
-    config = make_config(recipe, vocabulary, pair_head=has_pair_head and bool(pair_objective(recipe)))
+    config = make_config(recipe, vocabulary, pair_head=has_pair_head and bool(head_objective(recipe)))
     theirs = to_theirs(model_type.name, ours, position_offset(model_type, config))
     return config, theirs | _neutral_tensors(model_type, recipe, ours)
 
@@ -122,13 +123,18 @@ def backbone_tensors(recipe: NetRecipe, state: Mapping[str, Tensor]) -> Tensors:
 
 
 def parameter_shapes(recipe: NetRecipe, vocabulary: int) -> dict[str, torch.Size]:
-    """Names and shapes of the parameters of a network and its sentence-pair head; nothing is allocated."""
+    """Names and shapes of the parameters of a network and of its `head_objective`; nothing is allocated."""
     with torch.device("meta"):
         network = Network(recipe, Vocabulary([""] * vocabulary, np.zeros(vocabulary, dtype=np.int64)))
     shapes = {name: parameter.shape for name, parameter in network.named_parameters()}
     width = recipe.width
-    if objective := pair_objective(recipe):
-        for layer, outputs in (("pooler", width), ("classifier", 2)):
+    layers = (
+        [("dense", width), ("classifier", 1)]
+        if recipe.output.kind == "none"
+        else [("pooler", width), ("classifier", 2)]
+    )
+    if objective := head_objective(recipe):
+        for layer, outputs in layers:
             shapes[f"heads.{objective}.{layer}.weight"] = torch.Size([outputs, width])
             shapes[f"heads.{objective}.{layer}.bias"] = torch.Size([outputs])
     return shapes
@@ -173,9 +179,11 @@ def _neutral_tensors(model_type: ModelType, recipe: NetRecipe, ours: Mapping[str
         found[name] = torch.eye(recipe.encoder.width, dtype=table.dtype, device=table.device)
         found[name.removesuffix("weight") + "bias"] = table.new_zeros(recipe.encoder.width)
     bias = their_names(model_type.name, "output.bias")[0]
+    if recipe.output.kind == "none":
+        return found
     if "output.bias" not in ours:
         found[bias] = table.new_zeros(table.shape[0])
-    if "output.weight" in ours:
+    if "output.weight" in ours and model_type.name != "electra":
         found[bias.removesuffix("bias") + "decoder.bias"] = ours.get("output.bias", found.get(bias, table)).clone()
     return found
 
@@ -227,7 +235,8 @@ def _drop_tied_copies(model_type: ModelType, config: Config, given: Tensors) -> 
     bias = "" if model_type.is_causal else their_names(model_type.name, "output.bias")[0]
     copies = {}
     if is_tied(config):
-        decoder = "lm_head.weight" if model_type.is_causal else bias.removesuffix("bias") + "decoder.weight"
+        layer = "" if model_type.name == "electra" else "decoder."
+        decoder = "lm_head.weight" if model_type.is_causal else f"{bias.removesuffix('bias')}{layer}weight"
         copies = {decoder: _embedding_name(model_type, "tokens"), bias.removesuffix("bias") + "decoder.bias": bias}
     for copy, source in copies.items():
         if copy in given and source in given and not torch.equal(given.pop(copy), given[source]):
@@ -246,10 +255,10 @@ def _read_recipe(model_type: ModelType, config: Config, given: Tensors) -> NetRe
     if not model_type.is_causal:
         rows = given.get(_embedding_name(model_type, "segments"))
         segments = rows is not None and bool(rows.any())
-    pair_head = False
-    if model_type.pair_architecture:
+    pair_head, generator = False, any(name.startswith(_GENERATOR) for name in given)
+    if model_type.pair_architecture and model_type.name != "electra":
         pair_head = their_names(model_type.name, "heads.x.classifier.weight")[0] in given
-    return recipe_from_config(config, segments=segments, pair_head=pair_head)
+    return recipe_from_config(config, segments=segments, pair_head=pair_head, generator=generator)
 
 
 def _check_names(expected: Tensors, given: Tensors) -> list[str]:

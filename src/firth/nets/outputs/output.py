@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from firth.errors import AbilityError
 from firth.nets.dropout import DropoutRng
 from firth.nets.embedding import Embedding
 from firth.nets.encoders.transformer import ACTIVATIONS
@@ -70,6 +71,27 @@ class OutputLayer(nn.Module, ABC):
         resumed run does the same.
         """
         return False
+
+
+class NoOutput(OutputLayer):
+    """No layer, for a network that predicts no tokens."""
+
+    def loss(
+        self, states: Tensor, targets: Tensor, previous: Tensor | None = None, rng: DropoutRng | None = None
+    ) -> Tensor:
+        raise self._error()
+
+    def log_probabilities(self, states: Tensor) -> Tensor:
+        raise self._error()
+
+    def log_probability(self, states: Tensor, targets: Tensor) -> Tensor:
+        raise self._error()
+
+    def flops(self) -> float:
+        return 0.0
+
+    def _error(self) -> AbilityError:
+        return AbilityError("this network predicts no tokens (output.kind=none): use one such as bert.")
 
 
 class Transform(nn.Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -47,6 +47,15 @@ class Softmax(OutputLayer):
         self, states: Tensor, targets: Tensor, previous: Tensor | None = None, rng: DropoutRng | None = None
     ) -> Tensor:
         return cross_entropy(self._transformed(states), self.weight, self.bias, targets)
+
+    def loss_and_samples(self, states: Tensor, targets: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """As `loss`, and a token of the distribution of each state: the one at a number in [0, 1) of its CDF.
+
+        Samples have no gradient. They are drawn while the probabilities are at hand.
+        """
+        samples = _Samples(numbers, torch.empty_like(targets))
+        total = cross_entropy(self._transformed(states), self.weight, self.bias, targets, samples)
+        return total, samples.ids
 
     def log_probabilities(self, states: Tensor) -> Tensor:
         return mask_impossible(self.logits(states)).log_softmax(-1)
@@ -104,20 +113,46 @@ def initial_bias(counts: Counts) -> Tensor:
     return torch.from_numpy(np.log(np.where(found > 0, found, found[found > 0].min(initial=1.0)))).float()
 
 
-def cross_entropy(states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+class _Samples(NamedTuple):
+    """Tokens to be drawn from the distributions of states."""
+
+    numbers: Tensor
+    """(states,): where in the cumulative distribution."""
+    ids: Tensor
+    """(states,): the tokens, which are written here."""
+
+    def draw(self, some: slice, p: Tensor) -> None:
+        """Draw from the probabilities (states, vocabulary) of some states."""
+        sums = p.cumsum(-1)
+        numbers = self.numbers[some, None].to(p.dtype) * sums[:, -1:]  # rounding leaves sums near 1
+        self.ids[some] = torch.searchsorted(sums, numbers, right=True)[:, 0].clamp_(max=p.shape[1] - 1)
+
+
+def cross_entropy(
+    states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, samples: _Samples | None = None
+) -> Tensor:
     """The sum of -log softmax(W s + b)[target], without ever holding the scores of all states.
 
     The gradients are computed in the forward pass, while the scores of a chunk are at hand.
     """
     wanted = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (states, weight, bias))
-    return cast(Tensor, _CrossEntropy.apply(states, weight, bias, targets, wanted))  # type: ignore[no-untyped-call]
+    total = _CrossEntropy.apply(states, weight, bias, targets, wanted, samples)  # type: ignore[no-untyped-call]
+    return cast(Tensor, total)
 
 
 class _CrossEntropy(torch.autograd.Function):
     """d/ds = W' (p - 1[target]), d/dW = sum of (p - 1[target]) s', d/db = sum of p - 1[target]."""
 
     @staticmethod
-    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, wanted: bool) -> Tensor:
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        wanted: bool,
+        samples: _Samples | None,
+    ) -> Tensor:
         total = states.new_zeros(())
         d_states = torch.empty_like(states) if wanted else None
         d_weight = torch.zeros_like(weight) if wanted else None
@@ -126,6 +161,8 @@ class _CrossEntropy(torch.autograd.Function):
             x, target = states[some], targets[some, None]
             p = product(x, weight, bias)
             torch.softmax(p, -1, out=p)
+            if samples is not None:
+                samples.draw(some, p)
             total -= _log(p.gather(1, target)[:, 0], x, weight, bias, target).sum()
             if d_states is not None and d_weight is not None:
                 p.scatter_add_(1, target, p.new_full(target.shape, -1.0))
@@ -138,7 +175,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return *(None if made is None else made * gradient for made in ctx.saved_tensors), None, None
+        return *(None if made is None else made * gradient for made in ctx.saved_tensors), None, None, None
 
 
 def _log(p: Tensor, states: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:

@@ -71,8 +71,15 @@ class ObjectiveHead(nn.Module, ABC):
         """The factor of each mean loss after a fraction of the training; an objective without any is left out."""
         return {self.name: self.objective.weight_at(progress)}
 
+    def flops(self, batch: Batch) -> float:
+        """Floating-point operations of a forward pass of its own networks over a batch."""
+        return 0.0
+
     def saved_tensors(self) -> dict[str, Tensor]:
-        """The tensors that an artifact keeps; a part that serves training alone is left out here."""
+        """The tensors that an artifact keeps; a part that serves training alone is left out here.
+
+        Those of the network, which a head may share, are saved with the network.
+        """
         return dict(self.state_dict())
 
 
