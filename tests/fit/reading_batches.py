@@ -22,7 +22,7 @@ from tests.objectives.small_stores import (
 )
 
 SEQUENCES: tuple[Format, ...] = ("sentences", "full-sentences", "doc-sentences", "segment-pair", "sentence-pair")
-FORMATS: tuple[Format, ...] = ("stream", *SEQUENCES)
+FORMATS: tuple[Format, ...] = ("stream", "contiguous", *SEQUENCES)
 VOCABULARY = 60_000
 
 

@@ -26,7 +26,7 @@ from firth.nets.outputs.trees import HuffmanTree, LearnedTree, TreeSoftmax, find
 from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe, OutputRecipe
 from firth.objectives.registry import parse_objectives
 
-KINDS = ("classes", "huffman", "tree", "importance", "nce", "adaptive")
+KINDS = ("classes", "huffman", "tree", "importance", "nce", "adaptive", "adaptive-tied")
 EVERY = pytest.mark.parametrize("kind", KINDS)
 WIDTH = 8
 
@@ -279,7 +279,7 @@ def test_the_flops_of_classes_and_tails_are_those_of_torch() -> None:
     counts = zipf(300)
     frequency = frequencies(counts)
     targets = torch.from_numpy(np.repeat(np.arange(300), np.round(frequency * 20_000).astype(int)))
-    for kind in ("classes", "adaptive"):
+    for kind in ("classes", "adaptive", "adaptive-tied"):
         layer = layer_of(kind, counts=counts)
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             layer.loss(torch.zeros(len(targets), WIDTH, dtype=torch.float64), targets)

@@ -90,6 +90,15 @@ def fill_stream(
 
 
 @njit(cache=True, nogil=True)
+def find_documents(offsets: Any, sentences: Any, documents: Any) -> Any:
+    """The document at each offset of the stream."""
+    found = np.empty(offsets.size, dtype=np.int64)
+    for number in range(offsets.size):
+        found[number] = _document_at(offsets[number], 1, sentences, documents)
+    return found
+
+
+@njit(cache=True, nogil=True)
 def measure(begins: Any, ends: Any, crosses_documents: Any, sentences: Any, documents: Any) -> Any:
     """The length of each sequence: its tokens, the opening token, and EOS after each segment that is not empty.
 

@@ -14,7 +14,17 @@ import numpy as np
 
 from firth.errors import CorpusError, RecipeError
 from firth.fit._packing_kernels import count_longer
-from firth.fit.rows import PAIRS, BatchRows, PackedRows, StreamRows, bounds_of, cut_sequences, text_capacity
+from firth.fit.rows import (
+    PAIRS,
+    BatchRows,
+    ContiguousRows,
+    PackedRows,
+    StreamRows,
+    bounds_of,
+    cut_sequences,
+    stream_size,
+    text_capacity,
+)
 from firth.memory import drop_page_cache
 from firth.nets.batch import Batch
 from firth.nets.network import Vocabulary
@@ -82,7 +92,11 @@ class Batches:
     @property
     def rows(self) -> int:
         """BatchRows of a step."""
-        return max(1, self.recipe.learning.batch // self.recipe.sequence.length)
+        length = self.recipe.sequence.length
+        most = self.recipe.learning.batch // length
+        if self.recipe.sequence.format == "contiguous":  # each of the parallel streams has a row at least
+            most = min(most, stream_size(self.store) // length)
+        return max(1, most)
 
     def steps(self, epoch: int = 0) -> int:
         """The number of steps of an epoch; it may differ a little between epochs."""
@@ -126,6 +140,8 @@ class Batches:
         key = int(_random(seed, variant, _LAYOUT).integers(2**62))
         if form == "stream":
             return StreamRows(self.store, length, overlap=0 if bidirectional else 1, key=key)
+        if form == "contiguous":
+            return ContiguousRows(self.store, length, 0 if bidirectional else 1, key, self.rows)
         sequences = cut_sequences(self.store, form, text_capacity(form, length, self._copies), key)
         for number, objective in enumerate(self.objectives):
             sequences = objective.pair(sequences, _random(seed, variant, _PAIR, number))
@@ -134,6 +150,8 @@ class Batches:
         return PackedRows(self.store, sequences, length, opening, form == "full-sentences", segments)
 
     def _shuffle(self, seed: int, epoch: int, count: int) -> Integers:
+        if self.recipe.sequence.format == "contiguous":
+            return np.arange(count)
         return _random(seed, epoch, _ORDER).permutation(count)
 
     def _batch(self, rows: BatchRows, chosen: Integers, seed: int, variant: int) -> Batch:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
@@ -22,12 +23,13 @@ from torch.optim import Optimizer
 from firth.cores import in_order
 from firth.errors import ArtifactError, TrainingError
 from firth.fit.batches import Cursor
+from firth.fit.memory_bank import MemoryBank
 from firth.fit.optimisers import reset_state
 from firth.fit.schedules import lr_factor
 from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.model import own_tensors
-from firth.nets.network import Network, Vocabulary, build_network
+from firth.nets.network import HiddenStates, Network, Vocabulary, build_network
 from firth.nets.recipe import LearningRecipe, NetRecipe
 from firth.objectives.heads.build import make_heads, union_positions
 from firth.objectives.heads.head import ObjectiveHead
@@ -49,6 +51,8 @@ class TrainingModule(nn.Module):
         self.heads = nn.ModuleDict(heads)
         self.progress = 0.0
         """The fraction of the training that is done."""
+        self.memory = MemoryBank(network.recipe.memory.length)
+        """The memories of the streams of text, if the network has one."""
 
     @property
     def objectives(self) -> list[ObjectiveHead]:
@@ -77,8 +81,26 @@ class TrainingModule(nn.Module):
         positions = predicted_positions(active, batch)
         if not active or (positions is not None and not len(positions)):
             return {name: Loss(torch.zeros(()), 0) for name in self.counts(batch)}
-        states = self.network(batch, positions, rng)
+        states = self._hidden_states(batch, positions, rng)
         return {name: loss for one in active for name, loss in one.losses(self.network, states, batch, rng).items()}
+
+    def _hidden_states(self, batch: Batch, positions: Tensor | None, rng: DropoutRng | None) -> HiddenStates:
+        """The hidden states of a batch after the memory of the rows before, which is replaced."""
+        if not self.memory.length or batch.offsets is None:
+            return self.network(batch, positions, rng)  # type: ignore[no-any-return]
+        before = self.memory.recall(batch.offsets)
+        states: HiddenStates = self.network(batch, positions, rng, memory=before)
+        self.memory.remember(batch.offsets, states.layers[: self.network.recipe.encoder.layers])
+        return states
+
+    @contextmanager
+    def empty_memory(self) -> Iterator[None]:
+        """A memory of its own, empty at first, for batches that are not those of the training."""
+        kept, self.memory = self.memory, MemoryBank(self.memory.length)
+        try:
+            yield
+        finally:
+            self.memory = kept
 
     def on_progress(self, fraction: float) -> Iterable[Tensor]:
         """Called with the training progress; the parameters that were reinitialised, whose optimiser state is void."""
@@ -95,8 +117,8 @@ class TrainingModule(nn.Module):
         return BACKWARD * rows * length * self.network.flops(length, predicted) + BACKWARD * own
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All parameters and buffers, each once, sharing their memory."""
-        return {name: tensor.detach().numpy() for name, tensor in own_tensors(self).items()}
+        """All parameters and buffers, each once, sharing their memory; and what is remembered of the text."""
+        return {name: tensor.detach().numpy() for name, tensor in own_tensors(self).items()} | self.memory.arrays()
 
     def head_tensors(self) -> dict[str, Tensor]:
         """The tensors of the heads that an artifact keeps, `heads.NAME.*`, without those shared with the network."""
@@ -104,11 +126,13 @@ class TrainingModule(nn.Module):
         return {name: tensor.detach() for name, tensor in own_tensors(self).items() if name in kept}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Load the parameters and buffers that `arrays` returned."""
+        """Load what `arrays` returned."""
+        self.memory.restore({})
         for name, own in self.arrays().items():
             if name not in arrays or arrays[name].shape != own.shape or arrays[name].dtype != own.dtype:
                 raise ArtifactError(f"{name} is missing or has another shape in the checkpoint: train again.")
             own[...] = arrays[name]
+        self.memory.restore(arrays)
 
 
 def predicted_positions(heads: Sequence[ObjectiveHead], batch: Batch) -> Tensor | None:
@@ -294,7 +318,7 @@ def backward(module: TrainingModule, parts: Sequence[Batch], seed: int, step: in
 def measure_losses(module: TrainingModule, parts: Sequence[Batch]) -> dict[str, float]:
     """The mean loss of each objective on given batches, in evaluation mode."""
     sums: dict[str, list[float]] = {}
-    with torch.no_grad():
+    with torch.no_grad(), module.empty_memory():
         for part in parts:
             for name, loss in module.losses(part, None).items():
                 sums.setdefault(name, []).append(float(loss.total))

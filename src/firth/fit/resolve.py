@@ -222,6 +222,7 @@ def flops_per_token(recipe: NetRecipe, vocabulary: int) -> float:
         "importance": float(recipe.output.samples),
         "nce": float(recipe.output.samples),
         "adaptive": vocabulary / 4,
+        "adaptive-tied": vocabulary / 3,
     }.get(recipe.output.kind, float(vocabulary))
     own = encoder_parameters(recipe, used=True) + predicted * scores * recipe.width
     return 6 * own + 6 * character_parameters(recipe) + others
@@ -231,7 +232,7 @@ def count_parameters(recipe: NetRecipe, vocabulary: int) -> int:
     """The approximate number of parameters of a network."""
     tables = vocabulary * recipe.embedding.width if not recipe.embedding.characters else character_parameters(recipe)
     tables += sum(encoder_parameters(one) for one in recipe.second_networks.values())
-    if recipe.output.kind not in ("tied", "direct", "none"):
+    if recipe.output.kind not in ("tied", "adaptive-tied", "direct", "none"):
         tables += vocabulary * recipe.width
     if recipe.embedding.positions == "learned":
         tables += recipe.sequence.length * recipe.embedding.width
@@ -247,7 +248,8 @@ def encoder_parameters(recipe: NetRecipe, used: bool = False) -> int:
     """The approximate parameters of the encoders; with `used`, tied ones are counted for each layer."""
     encoder, width, inputs = recipe.encoder, recipe.encoder.width, recipe.embedding.width
     if encoder.kind == "transformer":
-        counts = {"attention": 4 * width**2, "feed-forward": 2 * width * encoder.ffn_width}
+        attention = 5 if encoder.positions == "relative" else 4
+        counts = {"attention": attention * width**2, "feed-forward": 2 * width * encoder.ffn_width}
         found = inputs * width if inputs != width else 0
         for name, count in counts.items():
             found += count * (1 if encoder.tie_layers in ("all", name) and not used else encoder.layers)

@@ -17,8 +17,8 @@ from firth.fit._packing_kernels import (
     cut_text,
     pair_sentences,
 )
-from firth.fit._row_kernels import END_ID, fill_sequences, fill_stream, measure
-from firth.nets.batch import Batch
+from firth.fit._row_kernels import END_ID, fill_sequences, fill_stream, find_documents, measure
+from firth.nets.batch import Batch, StreamOffsets
 from firth.nets.recipe import Format
 from firth.objectives.sequences import Integers, Sequences
 from firth.tokens.store import TokenStore
@@ -124,7 +124,7 @@ class StreamRows:
     def __init__(self, store: TokenStore, length: int, overlap: int, key: int) -> None:
         self.store, self.overlap = store, overlap
         self._sentences, self._documents = bounds_of(store)
-        self._size = len(store) + store.info.sentences + store.info.documents
+        self._size = stream_size(store)
         self._whole = self._size <= length
         self._stride = self._size if self._whole else length - overlap
         self._offset = 0 if self._whole else key % self._size
@@ -147,6 +147,57 @@ class StreamRows:
             arrays.ids, arrays.word_starts, arrays.sequence_ids, arrays.position_ids,
         )  # fmt: skip
         return arrays.batch(rows, text)
+
+
+def stream_size(store: TokenStore) -> int:
+    """Tokens of the documents as `EOS s1 EOS s2 EOS`."""
+    return len(store) + store.info.sentences + store.info.documents
+
+
+class ContiguousRows:
+    """The same stream as a number of parallel ones, each of them contiguous from step to step.
+
+    Row number t x streams + b is the t-th of stream b. The first streams may be longer by one token than others, and
+    have a row more then.
+    """
+
+    def __init__(self, store: TokenStore, length: int, overlap: int, key: int, streams: int) -> None:
+        self.store, self.overlap, self.streams = store, overlap, streams
+        self._sentences, self._documents = bounds_of(store)
+        self._size = stream_size(store)
+        self._whole = self._size <= length
+        self._stride = self._size if self._whole else length - overlap
+        self._offset = 0 if self._whole else key % self._size
+        self._span, self._longer = divmod(self._size, streams)
+
+    @property
+    def count(self) -> int:
+        steps = -(-self._span // self._stride)
+        return steps * self.streams + (self._longer if self._span % self._stride == 0 else 0)
+
+    @property
+    def fill(self) -> float:
+        return self._size / (self.count * self._stride)
+
+    def batch(self, rows: Integers) -> Batch:
+        steps, streams = np.divmod(rows, self.streams)
+        reach = 0 if self._whole else self.overlap
+        spans = self._span + (streams < self._longer)
+        lengths = np.minimum(self._stride, spans - steps * self._stride)
+        arrays = _BatchArrays(rows.size, int(lengths.max()) + reach)
+        firsts = streams * self._span + np.minimum(streams, self._longer)
+        begins = self._offset + firsts + steps * self._stride
+        text = fill_stream(
+            self.store.ids, self.store.word_starts, self._sentences, self._documents, begins % self._size,
+            lengths + reach, reach > 0, arrays.ids, arrays.word_starts, arrays.sequence_ids, arrays.position_ids,
+        )  # fmt: skip
+        batch = arrays.batch(rows, text)
+        laps, within = np.divmod(begins, self._size)
+        # A document is another one when the stream comes to it again.
+        documents = find_documents(within, self._sentences, self._documents) + laps * self.store.info.documents
+        documents = np.where(arrays.sequence_ids < 0, -1, documents[:, None] + arrays.sequence_ids)
+        batch.offsets = StreamOffsets(*map(torch.from_numpy, (streams, begins, lengths, documents)))
+        return batch
 
 
 class PackedRows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -13,6 +14,19 @@ class Loss:
 
     total: Tensor
     count: int
+
+
+class StreamOffsets(NamedTuple):
+    """Where the rows of a batch are in streams that go on from step to step, for networks with a memory."""
+
+    streams: Tensor
+    """(batch,): the number of the stream that each row is a part of."""
+    begins: Tensor
+    """(batch,): the offset of each row in the text. It continues a row of its stream that ended there."""
+    lengths: Tensor
+    """(batch,): the number of tokens after which the next row of the stream begins."""
+    documents: Tensor
+    """(batch, length): the document of each token, -1 for padding."""
 
 
 @dataclass
@@ -35,6 +49,8 @@ class Batch:
     """(batch, length): true for tokens that attend to others and to which no other token attends."""
     side_ids: dict[str, Tensor] = field(default_factory=dict)
     """(batch, length) each: ids of further input tables, such as `languages` or `tasks`, by the table's name."""
+    offsets: StreamOffsets | None = None
+    """In contiguous streams."""
     source: Batch | None = None
     """The text that a decoder's batch depends on: rows and sequence ids correspond."""
     labels: dict[str, Tensor] = field(default_factory=dict)

@@ -68,7 +68,9 @@ class Embedding(nn.Module):
             positions = torch.arange(ids.shape[1], device=ids.device) if position_ids is None else position_ids
             # Vaswani et al. 2017, 3.4: token vectors are multiplied by sqrt(d), or the sinusoids would dominate.
             vectors = vectors * math.sqrt(vectors.shape[-1]) + sinusoids(positions, vectors.shape[-1])
-        elif self.positions is not None:
+        elif self.recipe.scaled:
+            vectors = vectors * math.sqrt(vectors.shape[-1])
+        if self.positions is not None:
             vectors = vectors + self._position_vectors(self.positions, ids.shape[1], position_ids)
         if self.segments is not None:
             vectors = vectors + (self.segments.weight[0] if segment_ids is None else self.segments(segment_ids))

@@ -16,7 +16,7 @@ from firth.errors import AbilityError
 from firth.lm.language_model import UnknownWordModel
 from firth.nets.contextual_vectors import Floats, embed_texts, layer_states, nearest_occurrences
 from firth.nets.network import Network
-from firth.nets.recipe import NetRecipe
+from firth.nets.recipe import STREAMS, NetRecipe
 from firth.nets.scoring import Integers, make_batch, max_length, one_line
 from firth.summaries import SummarisedModel
 from firth.text.layout import Layout
@@ -59,7 +59,7 @@ class NetModel(SummarisedModel, ChecksArguments):
     @property
     def start_token(self) -> int:
         """`</s>` in the format `</s> a </s> b </s>` of streams, `[CLS]` in the format `[CLS] a b [SEP]` of others."""
-        is_stream = self.recipe.sequence.format == "stream" or self.recipe.visibility != "bidirectional"
+        is_stream = self.recipe.sequence.format in STREAMS or self.recipe.visibility != "bidirectional"
         return EOS if is_stream else BOS
 
     def logits(self, ids: Tensor) -> Tensor:
@@ -75,9 +75,14 @@ class NetModel(SummarisedModel, ChecksArguments):
             raise AbilityError("ids must be a LongTensor (batch, length), with at least one of each.")
         if int(ids.min()) < 0 or int(ids.max()) >= len(self.words):
             raise AbilityError(f"ids must be from 0 to {len(self.words) - 1}: use the ids of this model's tokenizer.")
-        most = max_length(self.recipe)
+        most = self.max_ids
         if most is not None and ids.shape[1] > most:
             raise AbilityError(f"the network has {most} positions, not {ids.shape[1]}: give shorter sequences.")
+
+    @property
+    def max_ids(self) -> int | None:
+        """Maximal length of the rows of ids that the network reads; None if there is no limit."""
+        return max_length(self.recipe)
 
     def embed(self, texts: Sequence[str], *, layer: str | int = "last", pooling: str = "mean") -> Floats:
         """(texts, width): pooled hidden states; zeros for a text without tokens.

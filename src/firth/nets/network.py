@@ -23,9 +23,10 @@ from firth.nets.outputs.clusters import AdaptiveSoftmax, ClassSoftmax
 from firth.nets.outputs.output import NoOutput, OutputLayer
 from firth.nets.outputs.sampled import ImportanceSampling, NoiseContrast
 from firth.nets.outputs.softmax import Direct, Softmax
+from firth.nets.outputs.tied_clusters import TiedAdaptiveSoftmax
 from firth.nets.outputs.trees import HuffmanTree, LearnedTree
 from firth.nets.recipe import NetRecipe
-from firth.nets.visibility import AttentionMask, EncoderStates
+from firth.nets.visibility import AttentionMask, EncoderStates, SegmentMemory
 
 _ENCODERS: dict[str, type[Encoder]] = {
     "none": IdentityEncoder,
@@ -45,6 +46,7 @@ _OUTPUTS: dict[str, type[OutputLayer]] = {
     "importance": ImportanceSampling,
     "nce": NoiseContrast,
     "adaptive": AdaptiveSoftmax,
+    "adaptive-tied": TiedAdaptiveSoftmax,
     "none": NoOutput,
 }
 
@@ -119,11 +121,12 @@ class Network(nn.Module):
         positions: Tensor | None = None,
         rng: DropoutRng | None = None,
         encoder_states: EncoderStates | None = None,
+        memory: SegmentMemory | None = None,
     ) -> HiddenStates:
         """The hidden states of a batch.
 
         With `positions` (sorted indices into the flattened batch) the last layer is computed for these alone, which
-        saves most of its time. A decoder needs `encoder_states`.
+        saves most of its time. A decoder needs `encoder_states`. Tokens attend to a `memory`, too.
         """
         embedded = self.embedding(batch.ids, batch.position_ids, batch.segment_ids, rng=rng)
         masks = [
@@ -132,6 +135,8 @@ class Network(nn.Module):
             )
             for name in self.visibilities
         ]
+        for mask in masks:
+            mask.memory, mask.reach = memory, self._reach
         made = [encoder(embedded, mask, positions) for mask, encoder in zip(masks, self._encoders(), strict=True)]
         layers = [_concatenate(each) for each in zip(*(states for states, _ in made), strict=True)]
         return HiddenStates(layers, _concatenate([last for _, last in made]), positions)
@@ -149,14 +154,41 @@ class Network(nn.Module):
 
         New tokens of equal `attention_order` attend to one another, too. A decoder needs `encoder_states` in the first
         step only. The last `drop_last` tokens are not cached (Transformers only).
+
+        With a memory the tokens are read in segments of `sequence.length`, however they are divided into steps: the
+        cache has the memory before the current segment.
         """
         cache = cache or KVCache(0, [])
+        if self.recipe.memory.length and not drop_last and attention_order is None:
+            return self._decode_segments(ids, cache, segment_ids)
         position_ids = torch.arange(cache.length, cache.length + ids.shape[1], device=ids.device)[None].expand_as(ids)
         embedded = self.embedding(ids, position_ids, segment_ids)
         mask = AttentionMask("causal", (ids.shape[0], ids.shape[1]), None, attention_order, None, encoder_states)
-        mask.drop_last = drop_last
+        mask.drop_last, mask.reach = drop_last, self._reach
         states, tensors = self._encoders()[0].decode_step(embedded, cache.tensors, mask)
         return states, KVCache(cache.length + ids.shape[1] - drop_last, tensors)
+
+    def _decode_segments(self, ids: Tensor, cache: KVCache, segment_ids: Tensor | None) -> tuple[Tensor, KVCache]:
+        """`decode_step` for segment after segment; at the begin of each the cache is cut to the memory."""
+        length, memory, made = self.recipe.sequence.length, self.recipe.memory.length, []
+        (encoder,), begin = self._encoders(), 0
+        while begin < ids.shape[1]:
+            tensors = cache.tensors
+            if cache.length % length == 0:
+                tensors = [tensor[:, :, -memory:] for tensor in tensors]
+            some = slice(begin, begin + length - cache.length % length)
+            embedded = self.embedding(ids[:, some], None, None if segment_ids is None else segment_ids[:, some])
+            mask = AttentionMask("causal", (embedded.shape[0], embedded.shape[1]), reach=self._reach)
+            states, tensors = encoder.decode_step(embedded, tensors, mask)
+            cache = KVCache(cache.length + embedded.shape[1], tensors)
+            made.append(states)
+            begin = some.stop
+        return torch.cat(made, 1), cache
+
+    @property
+    def _reach(self) -> int:
+        """See `AttentionMask.reach`."""
+        return self.recipe.memory.length if self.recipe.memory.same_length else 0
 
     def _encoders(self) -> list[Encoder]:
         return [encoder for encoder in self.encoders if isinstance(encoder, Encoder)]

@@ -20,11 +20,17 @@ if TYPE_CHECKING:
     from firth.nets.network import Network, Vocabulary
 
 Visibility = Literal["causal", "bidirectional", "forward+backward"]
-Format = Literal["stream", "sentences", "segment-pair", "sentence-pair", "full-sentences", "doc-sentences"]
+Format = Literal[
+    "stream", "contiguous", "sentences", "segment-pair", "sentence-pair", "full-sentences", "doc-sentences"
+]
 Kind = Literal["none", "window", "bilinear", "rnn", "lstm", "transformer"]
-Output = Literal["full", "tied", "classes", "huffman", "tree", "importance", "nce", "adaptive", "direct", "none"]
+Output = Literal[
+    "full", "tied", "classes", "huffman", "tree", "importance", "nce", "adaptive", "adaptive-tied", "direct", "none"
+]
 Activation = Literal["gelu", "gelu-tanh", "relu", "tanh"]
 MAX_LENGTH = 100_000
+STREAMS = ("stream", "contiguous")
+"""Formats of rows that are cut from a stream wherever one ends."""
 _PAIRS = ("segment-pair", "sentence-pair")
 
 
@@ -41,6 +47,8 @@ class EmbeddingRecipe:
     """Number of segment embeddings."""
     norm: bool = False
     """Layer normalisation of the summed embeddings."""
+    scaled: bool = False
+    """Multiply token vectors by the square root of their width; with sinusoidal positions they always are."""
     dropout: float = 0.0
     init: Literal["random", "vectors"] = "random"
     """Initial token vectors. vectors: trained quickly by CBOW on the same text."""
@@ -67,6 +75,13 @@ class EncoderRecipe:
     """Window and bilinear: tokens on each visible side."""
     direct_connections: bool = False
     """Window: the input vectors are connected to the output, too (Bengio et al. 2003)."""
+    positions: Literal["none", "relative"] = "none"
+    """Transformer: relative adds a term of the distance between query and key to each attention score, from sinusoids;
+    queries, keys, values and outputs have no biases then (Dai et al. 2019)."""
+    tie_position_biases: bool = True
+    """Relative positions: the two vectors that are added to queries are the same in all layers."""
+    clamp_length: int = 0
+    """Relative positions: the distance from which on all are treated alike; 0: none."""
     norm: Literal["none", "pre", "post"] = "post"
     eps: float = 1e-12
     """Added to variances in layer normalisation."""
@@ -89,12 +104,14 @@ class EncoderRecipe:
 
     def __post_init__(self) -> None:
         _check(self, layers=(0, 1000), width=(1, 100_000), ffn_width=(0, 400_000), heads=(1, 1000), context=(0, 1000))
-        _check(self, cross_width=(0, 200_000))
+        _check(self, cross_width=(0, 200_000), clamp_length=(0, MAX_LENGTH))
         _check_fraction(self, "dropout", "attention_dropout", "weight_drop")
         if self.cross_width and self.kind != "transformer":
             raise RecipeError(
                 f"a {self.kind} has no cross-attention: set encoder.cross_width=0 or encoder.kind=transformer."
             )
+        if self.positions == "relative" and (self.kind != "transformer" or self.cross_width):
+            raise RecipeError("relative positions are of self-attention: set encoder.kind=transformer, cross_width=0.")
         if not 0 < self.eps < 1:
             raise RecipeError(f"encoder.eps={self.eps} must be above 0 and small, such as 1e-12.")
         if self.kind == "transformer" and self.width % self.heads:
@@ -127,13 +144,28 @@ class SequenceRecipe:
     """How text is cut into sequences (the input formats of the RoBERTa study, and those of older models)."""
 
     format: Format = "stream"
-    """A stream of sentences, each with its end; single sentences; two segments or sentences; as many sentences as fit,
-    across documents or within one, the last cut at a word if much padding would be left."""
+    """A stream of sentences, each with its end, in random rows or contiguous from step to step; single sentences; two
+    segments or sentences; as many as fit, across documents or within one, the last cut at a word if it is long."""
     length: int = 128
     """Maximal tokens of a sequence, special ones included, and number of positions."""
 
     def __post_init__(self) -> None:
         _check(self, length=(4, MAX_LENGTH))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryRecipe:
+    """The memory of a Transformer: hidden states of the previous segment, without gradient (Dai et al. 2019)."""
+
+    length: int = 0
+    """Tokens whose states are kept; 0: no memory."""
+    same_length: bool = False
+    """Every token attends to `length` tokens, itself included, wherever it is in its segment."""
+
+    def __post_init__(self) -> None:
+        _check(self, length=(0, MAX_LENGTH))
+        if self.same_length and not self.length:
+            raise RecipeError("memory.same_length needs a memory: set memory.length=128, say.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,6 +298,7 @@ class NetRecipe:
     """Training objectives; none for a network that is only used."""
     output: OutputRecipe = field(default_factory=OutputRecipe)
     sequence: SequenceRecipe = field(default_factory=SequenceRecipe)
+    memory: MemoryRecipe = field(default_factory=MemoryRecipe)
     learning: LearningRecipe = field(default_factory=LearningRecipe)
 
     def __post_init__(self) -> None:
@@ -330,7 +363,8 @@ def _check_combination(recipe: NetRecipe) -> None:
         objective.check(recipe)
     if len(set(recipe.names)) < len(recipe.names):
         raise RecipeError(f"the recipe has an objective twice ({'+'.join(recipe.names)}): leave it out.")
-    if recipe.output.kind == "tied" and recipe.embedding.characters:
+    _check_memory(recipe)
+    if recipe.output.kind in ("tied", "adaptive-tied") and recipe.embedding.characters:
         raise RecipeError("character-based embeddings cannot be tied to the output: set output.kind=full.")
     if encoder.kind in ("rnn", "lstm") and recipe.visibility == "bidirectional":
         raise RecipeError("a recurrent encoder reads in one direction: set visibility=forward+backward for both.")
@@ -343,6 +377,17 @@ def _check_combination(recipe: NetRecipe) -> None:
         )
     if recipe.embedding.segments == 1 and is_pair:
         raise RecipeError("pairs need embedding.segments=2, or 0 to mark segments by the separator alone.")
+
+
+def _check_memory(recipe: NetRecipe) -> None:
+    """Raise `RecipeError` if the memory does not go with positions and sequences."""
+    form = recipe.sequence.format
+    if recipe.memory.length and (recipe.encoder.positions != "relative" or recipe.visibility != "causal"):
+        raise RecipeError("memory.length needs encoder.positions=relative and visibility=causal: set these, too.")
+    if recipe.memory.length and recipe.objectives and form != "contiguous":
+        raise RecipeError(f"memory.length needs rows that go on, not sequence.format={form}: set it to contiguous.")
+    if form == "contiguous" and recipe.learning.short_phase:
+        raise RecipeError("contiguous rows have one length: set learning.short_phase=0 or sequence.format=stream.")
 
 
 def _check(recipe: Any, **ranges: tuple[int, int]) -> None:

@@ -89,6 +89,15 @@ def make_encoder_states(states: Tensor, is_token: Tensor) -> EncoderStates:
     return EncoderStates(states, _to_bias(None if bool(is_token.all()) else is_token[:, None], states.dtype))
 
 
+class SegmentMemory(NamedTuple):
+    """The hidden states of the tokens before a batch, without gradient."""
+
+    layers: list[Tensor]
+    """(batch, memory, width): the input of each layer."""
+    visible: Tensor
+    """(batch, length, memory): which of these tokens each token of the batch may attend to."""
+
+
 @dataclass
 class AttentionMask:
     """Which positions attend to which in one forward pass, with its dropout and the encoder states of a decoder."""
@@ -106,11 +115,23 @@ class AttentionMask:
     query_only: Tensor | None = None
     drop_last: int = 0
     """Positions at the end that are not cached in decoding."""
+    memory: SegmentMemory | None = None
+    """The keys before those of the batch."""
+    reach: int = 0
+    """The number of tokens that a query attends to, itself included, at most; 0: any."""
     _biases: dict[torch.dtype, AttentionBias] = field(default_factory=dict)
 
     @cached_property
     def allowed(self) -> Tensor | None:
         """(batch or 1, query, key): true where the query attends to the key; None if all attend to all."""
+        allowed = self._allowed_inside()
+        if self.memory is not None:
+            inside = torch.ones(1, *self.shape[1:] * 2, dtype=torch.bool) if allowed is None else allowed
+            allowed = torch.cat([self.memory.visible, inside.expand(self.shape[0], -1, -1)], 2)
+        return allowed if not self.reach or allowed is None else allowed & within_reach(allowed, self.reach)
+
+    def _allowed_inside(self) -> Tensor | None:
+        """The same without the memory."""
         name = self.visibility
         if name == "bidirectional" and self.attention_order is not None:
             name = "causal"  # tokens of equal order attend to one another in both directions
@@ -129,6 +150,17 @@ class AttentionMask:
         if dtype not in self._biases:
             self._biases[dtype] = _to_bias(self.allowed, dtype)
         return self._biases[dtype]
+
+
+def within_reach(scores: Tensor, reach: int) -> Tensor:
+    """(query, key): whether a key is fewer than `reach` positions before a query; the last ones are the same token.
+
+    >>> within_reach(torch.zeros(2, 4), 2).tolist()
+    [[False, True, True, True], [False, False, True, True]]
+    """
+    queries, keys = scores.shape[-2:]
+    distances = torch.arange(keys - queries, keys)[:, None] - torch.arange(keys)
+    return distances < reach
 
 
 def _to_bias(allowed: Tensor | None, dtype: torch.dtype) -> AttentionBias:

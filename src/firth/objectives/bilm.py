@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from firth.nets.recipe import NetRecipe, Objective, Visibility
+from firth.nets.recipe import STREAMS, NetRecipe, Objective, Visibility
 
 if TYPE_CHECKING:
     from firth.nets.model import NetModel
@@ -28,4 +28,4 @@ class BidirectionalLM(Objective):
     def model_type(self, recipe: NetRecipe) -> type[NetModel]:
         from firth.nets.causal import BidirectionalNet, BidirectionalStreamNet
 
-        return BidirectionalStreamNet if recipe.sequence.format == "stream" else BidirectionalNet
+        return BidirectionalStreamNet if recipe.sequence.format in STREAMS else BidirectionalNet

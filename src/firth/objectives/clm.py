@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from firth.errors import RecipeError
-from firth.nets.recipe import NetRecipe, Objective, Visibility
+from firth.nets.recipe import STREAMS, NetRecipe, Objective, Visibility
 
 if TYPE_CHECKING:
     from firth.nets.model import NetModel
@@ -29,8 +29,11 @@ class CausalLM(Objective):
 
     def model_type(self, recipe: NetRecipe) -> type[NetModel]:
         from firth.nets.causal import CausalNet, StreamNet
+        from firth.nets.segments import MemoryNet
 
-        return StreamNet if recipe.sequence.format == "stream" else CausalNet
+        if recipe.memory.length:
+            return MemoryNet
+        return StreamNet if recipe.sequence.format in STREAMS else CausalNet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +44,7 @@ class Autoencoding(CausalLM):
 
     def check(self, recipe: NetRecipe) -> None:
         super().check(recipe)
-        if recipe.sequence.format == "stream":
+        if recipe.sequence.format in STREAMS:
             raise RecipeError("autoencoding needs sequences, not a stream: set sequence.format=sentences.")
 
     def build(self, recipe: NetRecipe, vocabulary: Vocabulary, network: Network) -> ObjectiveHead:

@@ -9,6 +9,7 @@ from firth.nets.recipe import (
     EmbeddingRecipe,
     EncoderRecipe,
     LearningRecipe,
+    MemoryRecipe,
     NetRecipe,
     OutputRecipe,
     SequenceRecipe,
@@ -68,6 +69,7 @@ def resize(recipe: NetRecipe, size: str) -> NetRecipe:
         embedding=replace(embedding, width=tokens),
         encoder=scaled,
         sequence=replace(recipe.sequence, length=length),
+        memory=replace(recipe.memory, length=min(_LENGTHS[size], recipe.memory.length)),
     )
 
 
@@ -200,6 +202,33 @@ def gpt2() -> NetRecipe:
         tokenizer=replace(base.tokenizer, model="byte-bpe"),
         encoder=replace(base.encoder, norm="pre"),
         sequence=replace(base.sequence, length=1024),
+    )
+
+
+def transformer_xl() -> NetRecipe:
+    """GPT with relative positions and a memory of the previous segment, over words."""
+    base = gpt()
+    return replace(
+        base,
+        tokenizer=TokenizerRecipe(model="words", vocab_size=30_000),
+        embedding=replace(base.embedding, width=410, positions="none", scaled=True),
+        encoder=replace(
+            base.encoder,
+            layers=16,
+            width=410,
+            ffn_width=2100,
+            heads=10,
+            positions="relative",
+            eps=1e-5,
+            activation="relu",
+            attention_dropout=0.0,
+        ),
+        output=OutputRecipe(kind="adaptive-tied"),
+        sequence=SequenceRecipe(format="contiguous", length=150),
+        memory=MemoryRecipe(length=150),
+        learning=replace(
+            base.learning, optimiser="adam", batch=9_000, schedule="cosine", warmup=0.0, weight_decay=0.0, clip=0.25
+        ),
     )
 
 

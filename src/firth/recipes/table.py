@@ -128,6 +128,8 @@ RECIPES: dict[str, RecipeEntry] = {
         "Radford et al., Improving Language Understanding by Generative Pre-Training", "elmo"),
     "bert": _entry(nets.bert, 2018,
         "Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers", "gpt", "elmo"),
+    "transformer-xl": _entry(nets.transformer_xl, 2019,
+        "Dai et al., Transformer-XL: Attentive Language Models beyond a Fixed-Length Context", "gpt", "lstm"),
     "gpt2": _entry(nets.gpt2, 2019, _RADFORD, "gpt"),
     "bert-wwm": _entry(nets.bert_wwm, 2019,
         "Cui et al., Pre-Training with Whole Word Masking for Chinese BERT", "bert"),

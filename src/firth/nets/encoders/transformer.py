@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as f
@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from firth.nets.dropout import DropoutRng, add_with_dropout
 from firth.nets.encoders.attention import infer_attention, multi_head_attention, split_heads
 from firth.nets.encoders.encoder import Encoder, EncoderOutput, StepOutput, select_positions
+from firth.nets.encoders.relative import RelativeAttention, RelativeInputs, distance_sinusoids
 from firth.nets.linear import linear, make_linear
 from firth.nets.norm import LayerNorm
 from firth.nets.recipe import EncoderRecipe, NetRecipe
-from firth.nets.visibility import AttentionBias, AttentionMask, EncoderStates, GatheredQueries
+from firth.nets.visibility import AttentionBias, AttentionMask, EncoderStates, GatheredQueries, within_reach
 
 _GATHERED = 0.75  # fraction of positions up to which the last layer is computed for these alone
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -36,13 +37,19 @@ class Attention(nn.Module):
         self.qkv = make_linear(recipe.width, 3 * recipe.width)
         self.out = make_linear(recipe.width, recipe.width)
 
-    def forward(self, states: Tensor, bias: AttentionBias, rng: DropoutRng | None) -> Tensor:
+    def forward(self, states: Tensor, bias: AttentionBias, rng: DropoutRng | None, relative: None = None) -> Tensor:
         """(batch, length, width): self-attention of all positions."""
         heads, rate = self.recipe.heads, self.recipe.attention_dropout
         return cast(Tensor, self.out(multi_head_attention(None, self.qkv(states), heads, bias, rate, rng)))
 
     def query_attention(
-        self, queries: Tensor, gathered: GatheredQueries, states: Tensor, bias: AttentionBias, rng: DropoutRng | None
+        self,
+        queries: Tensor,
+        gathered: GatheredQueries,
+        states: Tensor,
+        bias: AttentionBias,
+        rng: DropoutRng | None,
+        relative: None = None,
     ) -> Tensor:
         """(positions, width): the attention of some queries to all positions."""
         heads, rate, width = self.recipe.heads, self.recipe.attention_dropout, self.recipe.width
@@ -51,14 +58,14 @@ class Attention(nn.Module):
         attended = multi_head_attention(gathered.pad(queries), keys_values, heads, bias, rate, rng)
         return cast(Tensor, self.out(gathered.unpad(attended)))
 
-    def decode_step(self, inputs: Tensor, cache: list[Tensor], bias: AttentionBias, drop_last: int = 0) -> StepOutput:
+    def decode_step(
+        self, inputs: Tensor, cache: list[Tensor], bias: AttentionBias, drop_last: int = 0, relative: None = None
+    ) -> StepOutput:
         """Attention of new tokens to cached ones and, by `bias`, to one another; and the keys and values to cache."""
         queries, *new = split_heads(self.qkv(inputs), self.recipe.heads, 3)
         keys, values = (torch.cat(each, 2) for each in zip(cache, new, strict=True)) if cache else new
-        cached = keys.shape[2] - queries.shape[2]
-        padded = AttentionBias(None if bias.bias is None else f.pad(bias.bias, (cached, 0)))
         kept = keys.shape[2] - drop_last
-        return self.out(infer_attention(queries, keys, values, padded)), [keys[:, :, :kept], values[:, :, :kept]]
+        return self.out(infer_attention(queries, keys, values, bias)), [keys[:, :, :kept], values[:, :, :kept]]
 
 
 class CrossAttention(nn.Module):
@@ -109,36 +116,58 @@ class Layer(nn.Module):
         super().__init__()
         self.recipe = recipe
         if attention:
-            self.attention, self.norm1 = Attention(recipe), make_norm(recipe)
+            self.attention, self.norm1 = ATTENTIONS[recipe.positions](recipe), make_norm(recipe)
         if attention and recipe.cross_width:
             self.cross_attention, self.norm3 = CrossAttention(recipe), make_norm(recipe)
         if feedforward:
             self.feedforward, self.norm2 = FeedForward(recipe), make_norm(recipe)
 
-    def self_attention(self, x: Tensor, bias: AttentionBias, mask: AttentionMask) -> Tensor:
+    def self_attention(
+        self, x: Tensor, bias: AttentionBias, mask: AttentionMask, relative: RelativeInputs | None = None
+    ) -> Tensor:
         """The attention sublayer, followed by cross-attention in a decoder."""
-        rng, encoder_states = mask.rng, mask.encoder_states
-        x = self._residual(x, lambda y: self.attention(y, bias, rng), self.norm1, rng)
+        rng, encoder_states, relative = mask.rng, mask.encoder_states, self._normalised(relative)
+        x = self._residual(x, lambda y: self.attention(y, bias, rng, relative), self.norm1, rng)
         if encoder_states is None:
             return x
         return self._residual(x, lambda y: self.cross_attention(y, encoder_states, rng), self.norm3, rng)
 
     def query_attention(
-        self, queries: Tensor, gathered: GatheredQueries, states: Tensor, bias: AttentionBias, rng: DropoutRng | None
+        self,
+        queries: Tensor,
+        gathered: GatheredQueries,
+        states: Tensor,
+        bias: AttentionBias,
+        rng: DropoutRng | None,
+        relative: RelativeInputs | None = None,
     ) -> Tensor:
         """The attention sublayer for queries (positions, width) over `states` (batch, length, width)."""
         keys = self.norm1(states) if self.recipe.norm == "pre" else states
-        attend = self.attention.query_attention
-        return self._residual(queries, lambda y: attend(y, gathered, keys, bias, rng), self.norm1, rng)
+        attend: Callable[..., Tensor] = self.attention.query_attention
+        relative = self._normalised(relative)
+        return self._residual(queries, lambda y: attend(y, gathered, keys, bias, rng, relative), self.norm1, rng)
 
-    def decode_step(self, x: Tensor, cache: list[Tensor], bias: AttentionBias, mask: AttentionMask) -> StepOutput:
+    def _normalised(self, relative: RelativeInputs | None) -> RelativeInputs | None:
+        """The inputs with their memory as the attention sublayer reads states."""
+        if relative is None or relative.memory is None or self.recipe.norm != "pre":
+            return relative
+        return relative._replace(memory=self.norm1(relative.memory))
+
+    def decode_step(
+        self,
+        x: Tensor,
+        cache: list[Tensor],
+        bias: AttentionBias,
+        mask: AttentionMask,
+        relative: RelativeInputs | None = None,
+    ) -> StepOutput:
         """The attention sublayers for new tokens, and the cache: keys and values, then those of encoder states."""
         kept: list[Tensor] = []
 
         def attend(y: Tensor) -> Tensor:
-            attended, new = self.attention.decode_step(y, cache[:2], bias, mask.drop_last)
+            attended, new = self.attention.decode_step(y, cache[:2], bias, mask.drop_last, relative)
             kept.extend(new)
-            return attended
+            return cast(Tensor, attended)
 
         x = self._residual(x, attend, self.norm1, None)
         if not self.recipe.cross_width:
@@ -172,6 +201,11 @@ class Transformer(Encoder):
         self.layers.extend(
             Layer(self.recipe, attention=tied != "attention", feedforward=tied != "feed-forward") for _ in own
         )
+        if self.recipe.positions == "relative" and self.recipe.tie_position_biases:
+            attentions = [first.attention for first, _ in self._layer_pairs()]
+            for attention in attentions:
+                attention.biases = attentions[0].biases
+        self.memory = recipe.memory.length
         self.norm = make_norm(self.recipe) if self.recipe.norm == "pre" else None
         if self.recipe.norm == "pre":
             self._scale_residuals()
@@ -189,22 +223,24 @@ class Transformer(Encoder):
         They attend to the other states by `query_mask` and change none of them: the two streams of XLNet.
         """
         shape, rng = (inputs.shape[0], inputs.shape[1]), mask.rng
+        relative = self._relative_inputs(inputs, mask)
         states, bias = [inputs], mask.bias(inputs.dtype)
         gathered = None
         few = positions is not None and mask.encoder_states is None and len(positions) <= _GATHERED * math.prod(shape)
         if positions is not None and (queries is not None or few):
             gathered = GatheredQueries(positions, shape)
             query_bias = gathered.select_bias((query_mask or mask).bias(inputs.dtype))
-        for number, (first, second) in enumerate(self._layer_pairs(), 1):
+        for number, ((first, second), more) in enumerate(zip(self._layer_pairs(), relative, strict=True), 1):
             x, is_last = states[-1], number == self.recipe.layers
             if is_last and gathered is not None and queries is None:
                 queries = select_positions(x, positions)
             if queries is not None and gathered is not None:
-                queries = second.feed_forward(first.query_attention(queries, gathered, x, query_bias, rng), rng)
+                queries = second.feed_forward(first.query_attention(queries, gathered, x, query_bias, rng, more), rng)
             if not is_last or positions is None:
-                states.append(second.feed_forward(first.self_attention(x, bias, mask), rng))
+                states.append(second.feed_forward(first.self_attention(x, bias, mask, more), rng))
             elif queries is None:
-                queries = second.feed_forward(select_positions(first.self_attention(x, bias, mask), positions), rng)
+                attended = first.self_attention(x, bias, mask, more)
+                queries = second.feed_forward(select_positions(attended, positions), rng)
         if queries is not None:
             return states, self._final_norm(queries)
         states[-1] = self._final_norm(states[-1])
@@ -213,10 +249,15 @@ class Transformer(Encoder):
     def decode_step(self, inputs: Tensor, cache: list[Tensor], mask: AttentionMask | None = None) -> StepOutput:
         """The cache has the keys and values of each layer, (batch, heads, length, size), then of encoder states."""
         mask = mask or AttentionMask("causal", (inputs.shape[0], inputs.shape[1]))
-        bias = mask.bias(inputs.dtype) if inputs.shape[1] > 1 else AttentionBias(None)
+        cached = cache[0].shape[2] if cache else 0
+        bias = _cached_bias(mask, cached, inputs)
+        relative = None
+        if self.recipe.positions == "relative":
+            count = inputs.shape[1]
+            relative = RelativeInputs(distance_sinusoids(cached + count, count, self.recipe, True, inputs))
         states, kept, own = inputs, [], 4 if self.recipe.cross_width else 2
         for number, (first, second) in enumerate(self._layer_pairs()):
-            states, new = first.decode_step(states, cache[own * number : own * (number + 1)], bias, mask)
+            states, new = first.decode_step(states, cache[own * number : own * (number + 1)], bias, mask, relative)
             states = second.feed_forward(states, None)
             kept += new
         return self._final_norm(states), kept
@@ -226,10 +267,25 @@ class Transformer(Encoder):
         if not layers:
             return 0.0
         keys, rest = 4.0 * width * width, 4.0 * width * width + 4.0 * length * width
+        if self.recipe.positions == "relative":
+            reach = length + self.memory
+            keys *= reach / length
+            rest += 4.0 * self.memory * width + 2.0 * (reach + 1) * width
         feed_forward = 4.0 * width * self.recipe.ffn_width
         queries = predicted if predicted <= _GATHERED else 1.0
         last = keys + queries * rest + predicted * feed_forward
         return (layers - 1) * (keys + rest + feed_forward) + last
+
+    def _relative_inputs(self, inputs: Tensor, mask: AttentionMask) -> list[RelativeInputs | None]:
+        """What each layer reads beside its states; None without relative positions."""
+        layers = self.recipe.layers
+        if self.recipe.positions != "relative":
+            return [None] * layers
+        memory: list[Tensor] | list[None] = [None] * layers if mask.memory is None else mask.memory.layers
+        length, before = inputs.shape[1], 0 if mask.memory is None else mask.memory.visible.shape[2]
+        is_causal = mask.visibility == "causal" and mask.attention_order is None
+        sinusoids = distance_sinusoids(before + length, length, self.recipe, is_causal, inputs, mask.rng)
+        return [RelativeInputs(sinusoids, one) for one in memory]
 
     def _layer_pairs(self) -> Iterator[tuple[Layer, Layer]]:
         """For each layer the one that has its attention and the one that has its feed-forward sublayer."""
@@ -248,6 +304,21 @@ class Transformer(Encoder):
         for name, parameter in self.layers.named_parameters():
             if name.endswith((".attention.out.weight", ".feedforward.outer.weight")):
                 parameter.div_(math.sqrt(2 * self.recipe.layers))
+
+
+ATTENTIONS: dict[str, Callable[[EncoderRecipe], Any]] = {"none": Attention, "relative": RelativeAttention}
+"""The self-attention of each kind of positions in the encoder."""
+
+
+def _cached_bias(mask: AttentionMask, cached: int, inputs: Tensor) -> AttentionBias:
+    """The mask of new tokens, which attend to all cached ones within reach."""
+    count = inputs.shape[1]
+    bias = mask.bias(inputs.dtype).bias if count > 1 else None
+    bias = bias if bias is None else f.pad(bias, (cached, 0))
+    if mask.reach:
+        bias = inputs.new_zeros(1, count, cached + count) if bias is None else bias
+        bias = bias.masked_fill(~within_reach(bias, mask.reach), -torch.inf)
+    return AttentionBias(bias)
 
 
 def make_norm(recipe: EncoderRecipe) -> nn.Module:

@@ -1,0 +1,133 @@
+"""Attention with relative positions (Dai et al. 2019).
+
+The score of query i and key j is ((q_i + u)' k_j + (q_i + v)' W_r s(i - j)) / sqrt(D), with sinusoids s and vectors u
+and v that the layers may share.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from firth.nets.dropout import DropoutRng, drop
+from firth.nets.encoders.attention import split_heads
+from firth.nets.encoders.biased_attention import DistanceTerms, biased_attention, infer_biased_attention
+from firth.nets.linear import INIT_STD, Linear, linear
+from firth.nets.recipe import EncoderRecipe
+from firth.nets.visibility import AttentionBias, GatheredQueries
+
+
+class RelativeInputs(NamedTuple):
+    """What a layer with relative positions reads beside its states."""
+
+    sinusoids: Tensor
+    """(distances, width): from the largest distance downwards, see `DistanceTerms`."""
+    memory: Tensor | None = None
+    """(batch, memory, width): the states of the tokens before the first one."""
+
+
+def distance_sinusoids(
+    keys: int, queries: int, recipe: EncoderRecipe, is_causal: bool, like: Tensor, rng: DropoutRng | None = None
+) -> Tensor:
+    """(distances, width): [sin(d / 10000^(2i/W)) | cos(the same)] of the distances of queries to keys.
+
+    From `keys` - 1 down to that of the first query to the last key, or with `is_causal` to -1, which is masked.
+    """
+    lowest = -1 if is_causal else min(-1, 1 - queries)
+    distances = torch.arange(keys - 1, lowest - 1, -1, dtype=like.dtype, device=like.device)
+    if recipe.clamp_length:
+        distances.clamp_(-recipe.clamp_length, recipe.clamp_length)
+    evens = torch.arange(0, recipe.width, 2, dtype=like.dtype, device=like.device)
+    angles = distances[:, None] * torch.exp(evens * (-math.log(10_000.0) / recipe.width))
+    made = torch.cat([angles.sin(), angles.cos()], 1)[:, : recipe.width]
+    return drop(made, recipe.dropout, rng)
+
+
+class PositionBiases(nn.Module):
+    """The vectors that are added to queries before they meet keys and distances."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.content = nn.Parameter(torch.empty(width).normal_(std=INIT_STD))
+        self.position = nn.Parameter(torch.empty(width).normal_(std=INIT_STD))
+
+
+class RelativeAttention(nn.Module):
+    """Multi-head self-attention with relative positions, without biases, to the states and a memory before them."""
+
+    def __init__(self, recipe: EncoderRecipe) -> None:
+        super().__init__()
+        self.recipe = recipe
+        self.scale = 1 / math.sqrt(recipe.width // recipe.heads)
+        self.qkv = _make_linear(recipe.width, 3 * recipe.width)
+        self.distances = _make_linear(recipe.width, recipe.width)
+        self.biases = PositionBiases(recipe.width)
+        self.out = _make_linear(recipe.width, recipe.width)
+
+    def forward(self, states: Tensor, bias: AttentionBias, rng: DropoutRng | None, relative: RelativeInputs) -> Tensor:
+        """(batch, length, width): the attention of all positions to the memory and to one another."""
+        if relative.memory is None:
+            queries, keys_values = self.qkv(states).split([self.recipe.width, 2 * self.recipe.width], -1)
+        else:
+            queries, keys_values = self._queries(states), self._keys_values(states, relative.memory)
+        return cast(Tensor, self.out(self._attend(queries, keys_values, None, states.shape[1], bias, rng, relative)))
+
+    def query_attention(
+        self,
+        queries: Tensor,
+        gathered: GatheredQueries,
+        states: Tensor,
+        bias: AttentionBias,
+        rng: DropoutRng | None,
+        relative: RelativeInputs,
+    ) -> Tensor:
+        """(positions, width): the attention of some queries to the memory and to all positions."""
+        padded, keys_values = gathered.pad(self._queries(queries)), self._keys_values(states, relative.memory)
+        attended = self._attend(padded, keys_values, gathered.columns, states.shape[1], bias, rng, relative)
+        return cast(Tensor, self.out(gathered.unpad(attended)))
+
+    def decode_step(
+        self, inputs: Tensor, cache: list[Tensor], bias: AttentionBias, drop_last: int, relative: RelativeInputs
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Attention of new tokens to cached ones and, by `bias`, to one another; and the keys and values to cache."""
+        heads, width, count = self.recipe.heads, self.recipe.width, inputs.shape[1]
+        queries, keys_values = self.qkv(inputs).split([width, 2 * width], -1)
+        new = split_heads(keys_values, heads, 2)
+        keys, values = (torch.cat(each, 2) for each in zip(cache, new, strict=True)) if cache else new
+        terms = DistanceTerms(queries + self.biases.position, self.distances(relative.sinusoids), count - 1)
+        by_content = split_heads(queries + self.biases.content, heads, 1)[0]
+        attended = infer_biased_attention(by_content, keys, values, bias, self.scale, terms)
+        kept = keys.shape[2] - drop_last
+        return self.out(attended), [keys[:, :, :kept], values[:, :, :kept]]
+
+    def _attend(
+        self,
+        queries: Tensor,
+        keys_values: Tensor,
+        columns: Tensor | None,
+        length: int,
+        bias: AttentionBias,
+        rng: DropoutRng | None,
+        relative: RelativeInputs,
+    ) -> Tensor:
+        vectors = self.distances(relative.sinusoids)
+        terms = DistanceTerms(queries + self.biases.position, vectors, length - 1, columns)
+        heads, rate = self.recipe.heads, self.recipe.attention_dropout
+        queries = queries + self.biases.content
+        return biased_attention(queries, keys_values, heads, bias, self.scale, terms, None, rate, rng)
+
+    def _queries(self, states: Tensor) -> Tensor:
+        return linear(states, self.qkv.weight[: self.recipe.width], None)
+
+    def _keys_values(self, states: Tensor, memory: Tensor | None) -> Tensor:
+        joined = states if memory is None else torch.cat([memory, states], 1)
+        return linear(joined, self.qkv.weight[self.recipe.width :], None)
+
+
+def _make_linear(inputs: int, outputs: int) -> Linear:
+    made = Linear(inputs, outputs, bias=False)
+    nn.init.normal_(made.weight, std=INIT_STD)
+    return made
