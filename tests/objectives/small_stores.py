@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from firth.nets.network import Vocabulary
+from firth.nets.objective import Visibility
 from firth.nets.recipe import (
     EmbeddingRecipe,
     EncoderRecipe,
@@ -17,7 +18,6 @@ from firth.nets.recipe import (
     NetRecipe,
     OutputRecipe,
     SequenceRecipe,
-    Visibility,
 )
 from firth.objectives.masking import Masking
 from firth.objectives.mlm import MaskedLM

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from firth.nets.recipe import STREAMS, NetRecipe, Objective, Visibility
+from firth.nets.objective import Objective, Visibility
+from firth.nets.recipe import STREAMS, NetRecipe
 
 if TYPE_CHECKING:
     from firth.nets.model import NetModel

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from firth.errors import RecipeError
-from firth.nets.recipe import STREAMS, NetRecipe, Objective, Visibility
+from firth.nets.objective import Objective, Visibility
+from firth.nets.recipe import STREAMS, NetRecipe
 
 if TYPE_CHECKING:
     from firth.nets.model import NetModel

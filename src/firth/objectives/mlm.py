@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from firth.nets.recipe import NetRecipe, Objective
+from firth.nets.objective import Objective
+from firth.nets.recipe import NetRecipe
 from firth.objectives.masking import Masking
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from firth.nets.recipe import NetRecipe, Objective
+from firth.nets.objective import Objective
+from firth.nets.recipe import NetRecipe
 
 if TYPE_CHECKING:
     from firth.nets.network import Network, Vocabulary

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from firth.errors import RecipeError
-from firth.nets.recipe import NetRecipe, Objective
+from firth.nets.objective import Objective
+from firth.nets.recipe import NetRecipe
 
 if TYPE_CHECKING:
     from firth.nets.network import Network, Vocabulary

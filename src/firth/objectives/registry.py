@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firth.errors import RecipeError, near_miss
-from firth.nets.recipe import Objective
+from firth.nets.objective import Objective
 from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.mlm import MaskedLM

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from firth.errors import RecipeError
-from firth.nets.recipe import NetRecipe, Objective, OutputRecipe
+from firth.nets.objective import Objective
+from firth.nets.recipe import NetRecipe, OutputRecipe
 from firth.objectives.masking import Masking
 from firth.objectives.mlm import MaskedLM
 

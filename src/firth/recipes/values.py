@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from firth.arguments import require_strings
 from firth.errors import ArgumentError, ArtifactError, near_miss, reading
-from firth.nets.recipe import Objective
+from firth.nets.objective import Objective
 from firth.objectives.registry import OBJECTIVES, parse_objectives
 from firth.recipes.families import FAMILIES, Recipe
 from firth.recipes.peers import peer_hint

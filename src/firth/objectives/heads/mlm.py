@@ -8,7 +8,8 @@ from torch import Tensor
 from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.network import HiddenStates, Network, Vocabulary
-from firth.nets.recipe import NetRecipe, Objective
+from firth.nets.objective import Objective
+from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.head import ObjectiveHead
 from firth.objectives.heads.masking import choose_positions, mask_tokens
 from firth.objectives.masking import Masking

@@ -11,7 +11,8 @@ from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.linear import init_linear
 from firth.nets.network import HiddenStates, Network, Vocabulary
-from firth.nets.recipe import NetRecipe, Objective
+from firth.nets.objective import Objective
+from firth.nets.recipe import NetRecipe
 from firth.objectives._noise_kernels import exchange
 from firth.objectives.heads.clm import first_positions
 from firth.objectives.heads.head import ObjectiveHead

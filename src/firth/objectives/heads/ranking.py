@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.network import HiddenStates, Network, Vocabulary
-from firth.nets.recipe import NetRecipe, Objective
+from firth.nets.objective import Objective
+from firth.nets.recipe import NetRecipe
 from firth.objectives._noise_kernels import choose_middles
 from firth.objectives.heads.head import ObjectiveHead, row_seeds
 

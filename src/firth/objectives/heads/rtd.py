@@ -14,8 +14,9 @@ from firth.nets.dropout import DropoutRng
 from firth.nets.encoders.transformer import ACTIVATIONS
 from firth.nets.linear import make_linear
 from firth.nets.network import HiddenStates, Network, build_second_network
+from firth.nets.objective import Objective
 from firth.nets.outputs.softmax import Softmax
-from firth.nets.recipe import NetRecipe, Objective
+from firth.nets.recipe import NetRecipe
 from firth.objectives._noise_kernels import uniforms_at
 from firth.objectives.heads.head import ObjectiveHead, row_seeds
 from firth.objectives.heads.masking import choose_positions, mask_tokens

@@ -10,9 +10,10 @@ from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.linear import INIT_STD
 from firth.nets.network import HiddenStates, Network, Vocabulary
+from firth.nets.objective import Objective
 from firth.nets.outputs.output import Transform
 from firth.nets.outputs.softmax import cross_entropy
-from firth.nets.recipe import NetRecipe, Objective
+from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.head import ObjectiveHead
 from firth.tokens.tokenizer import FIRST_WORD, MASK, UNK
 

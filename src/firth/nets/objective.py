@@ -1,0 +1,106 @@
+"""Objective: a training objective as a part of a recipe."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from firth.errors import RecipeError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from firth.nets.model import NetModel
+    from firth.nets.network import Network, Vocabulary
+    from firth.nets.recipe import NetRecipe
+
+Visibility = Literal["causal", "bidirectional", "forward+backward"]
+PAIRS = ("segment-pair", "sentence-pair")
+"""Formats of sequences of two segments."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective(ABC):
+    """A training objective: what it needs of a recipe, and what a network trained with it can do.
+
+    The subclasses in `firth.objectives` add their settings. `build` makes the noise, the layers and the loss, which are
+    in `firth.objectives.heads`, apart from the settings: recipes are read without loading torch.
+    """
+
+    weight: float = 1.0
+    """Factor of the mean loss."""
+    begin: float = 0.0
+    """The fraction of the training from which on it is trained."""
+    end: float = 1.0
+    """The fraction of the training up to which it is trained."""
+
+    name: ClassVar[str]
+    visibilities: ClassVar[tuple[Visibility, ...]] = ("bidirectional",)
+    """The visibilities with which it can be trained."""
+    needs_pairs: ClassVar[bool] = False
+    """Whether sequences must be pairs of segments."""
+    needs_output: ClassVar[bool] = True
+    """Whether its loss uses the network's output layer."""
+    predicts: ClassVar[Literal["next", "masked"] | None] = None
+    """Which tokens the network's output layer predicts: each from those before it, or masked ones from all others."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight < math.inf:
+            raise RecipeError(f"{self.name}.weight={self.weight} must be 0 or more.")
+        if not 0 <= self.begin < self.end <= 1:
+            raise RecipeError(
+                f"{self.name} is trained from {self.begin} to {self.end} of the run: set {self.name}.begin and "
+                f"{self.name}.end to ascending numbers from 0 to 1."
+            )
+
+    def check(self, recipe: NetRecipe) -> None:
+        """Raise `RecipeError`, which names both parts, if the objective does not go with the rest of a recipe."""
+        if recipe.visibility not in self.visibilities:
+            raise RecipeError(
+                f"{self.name} cannot be trained with visibility={recipe.visibility}: "
+                f"set visibility={self.visibilities[0]}."
+            )
+        if self.needs_pairs and recipe.sequence.format not in PAIRS:
+            raise RecipeError(
+                f"{self.name} needs pairs, not sequence.format={recipe.sequence.format}: set "
+                "sequence.format=segment-pair or sentence-pair."
+            )
+        if self.needs_output and recipe.output.kind == "none":
+            raise RecipeError(f"{self.name} predicts tokens, but output.kind is none: set output.kind=tied or full.")
+
+    @abstractmethod
+    def build(self, recipe: NetRecipe, vocabulary: Vocabulary, network: Network) -> nn.Module:
+        """The objective's noise, layers and loss, an `ObjectiveHead`; it may share parts of the network."""
+
+    def model_type(self, recipe: NetRecipe) -> type[NetModel] | None:
+        """The class of models trained with it; None if it adds no ability."""
+        return None
+
+    def second_network(self, recipe: NetRecipe) -> NetRecipe | None:
+        """The network that its head owns, which shares the embedding of the first one; None: there is none."""
+        return None
+
+    @property
+    def predicted(self) -> float:
+        """The approximate fraction of tokens at which it predicts."""
+        return 1.0
+
+    @property
+    def copies(self) -> int:
+        """Segments that it makes of each one: sequences leave space for them."""
+        return 1
+
+    @property
+    def variants(self) -> int:
+        """How many versions of layout and noise the epochs repeat in turn; 0: each epoch has its own."""
+        return 0
+
+    def small_run_defaults(self) -> dict[str, tuple[Any, str]]:
+        """Settings that suit short runs better than the published ones: field -> value and reason."""
+        return {}
+
+    def weight_at(self, progress: float) -> float:
+        """The factor of the mean loss after a fraction of the training."""
+        return self.weight if self.begin <= progress < self.end or progress == self.end == 1 else 0.0
