@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -59,7 +59,7 @@ class TaskBatches:
 
 
 class TaskTrainingModule(TrainingModule):
-    """A network with a task; the strategy decides which parameters are trained.
+    """A network with its tasks, of which each batch is for one; the strategy decides which parameters are trained.
 
     full            all of them
     frozen          the head only
@@ -68,9 +68,12 @@ class TaskTrainingModule(TrainingModule):
     gradual         the head, and in each epoch one more layer from the top (same)
     """
 
-    def __init__(self, network: Network, task: Task, recipe: TaskRecipe, auxiliary: dict[str, ObjectiveHead]) -> None:
-        super().__init__(network, {task.name: task, **auxiliary})
-        self.recipe, self.task = recipe, task
+    def __init__(
+        self, network: Network, tasks: Mapping[str, Task], recipe: Any, auxiliary: Mapping[str, ObjectiveHead]
+    ) -> None:
+        """tasks: by the names of their parameters. recipe: with `learning`, `strategy` and `layer_decay`."""
+        super().__init__(network, {**tasks, **auxiliary})
+        self.recipe = recipe
         self.depths = depths(network)
         self.top = max(self.depths.values(), default=0)
         self.is_frozen = recipe.strategy in ("frozen", "features")
@@ -78,20 +81,22 @@ class TaskTrainingModule(TrainingModule):
             network.requires_grad_(False)
 
     def losses(self, batch: Batch, rng: DropoutRng | None) -> dict[str, Loss]:
-        """The losses of the task and of an auxiliary language model; a frozen network has no dropout."""
-        positions = None if len(self.heads) > 1 else self.task.positions(batch)
+        """The losses of a task and of an auxiliary language model; a frozen network has no dropout."""
+        heads = self.active(batch)
+        positions = None if len(heads) > 1 else heads[0].positions(batch)
         states = self.network(batch, positions, None if self.is_frozen else rng)
-        return {one.name: one.loss(self.network, states, batch, rng) for one in self.objectives}
+        return {one.name: one.loss(self.network, states, batch, rng) for one in heads}
 
     def flops(self, batch: Batch) -> float:
         """FLOPs of forward and backward on a batch; the output layer counts only if it is used."""
-        network = super().flops(batch)
-        if not self.task.uses_output_layer and len(self.heads) == 1:
-            positions = self.task.positions(batch)
+        network, heads = super().flops(batch), self.active(batch)
+        task = next(one for one in heads if isinstance(one, Task))
+        if not task.uses_output_layer and len(heads) == 1:
+            positions = task.positions(batch)
             network -= (
                 BACKWARD * (batch.ids.numel() if positions is None else len(positions)) * self.network.output.flops()
             )
-        return (network / BACKWARD if self.is_frozen else network) + BACKWARD * self.task.flops(batch)
+        return (network / BACKWARD if self.is_frozen else network) + BACKWARD * task.flops(batch)
 
     def on_progress(self, fraction: float) -> Iterable[Tensor]:
         """gradual: unfreeze one more layer in each epoch."""

@@ -31,13 +31,13 @@ OPTIONS = "options"  # key of the number of options of each example
 class ClassifyTask(Task):
     """A linear classifier on the pooled state of the text."""
 
-    name: str = "classify"
+    kind: ClassVar[str] = "classify"
     pooled: ClassVar[bool] = True
 
     def sequences(self, examples: Sequence[Example], builder: SequenceBuilder) -> list[list[InputSequence]]:
         texts = cast(Sequence[TextExample], examples)
         encoded = [builder.encode([one.text for one in texts])]
-        if self.name == "pair":
+        if self.kind == "pair":
             encoded.append(builder.encode([one.other or "" for one in texts]))
         indices = label_indices(self.recipe.labels)
         found = []
@@ -77,13 +77,13 @@ class ClassifyTask(Task):
         return single_label(self.recipe.labels, softmax(scores[0]).tolist())
 
     def metric_inputs(self, examples: Sequence[Example], answers: Sequence[Prediction]) -> MetricInputs:
-        return text_metric_inputs(self.name, self.recipe.form, examples, answers)
+        return text_metric_inputs(self.kind, self.recipe.form, examples, answers)
 
 
 class PairTask(ClassifyTask):
     """Both texts in one sequence; for symmetric relations in both orders, whose scores are added."""
 
-    name: str = "pair"
+    kind: ClassVar[str] = "pair"
 
     @property
     def outputs(self) -> int:
@@ -116,7 +116,7 @@ class PairTask(ClassifyTask):
 class ChoiceTask(Task):
     """softmax over one score for each option (Radford et al. 2018; Devlin et al. 2019)."""
 
-    name: str = "choice"
+    kind: ClassVar[str] = "choice"
     pooled: ClassVar[bool] = True
 
     @property

@@ -75,12 +75,12 @@ class NetDecoderState:
 class GenerateTask(Task):
     """-log p(target | source), by the network's own output layer."""
 
-    name: str = "generate"
+    kind: ClassVar[str] = "generate"
     uses_output_layer: ClassVar[bool] = True
 
     def __init__(self, recipe: TaskRecipe, vocabulary: Vocabulary) -> None:
         nn.Module.__init__(self)
-        self.recipe = recipe
+        self.recipe, self.name = recipe, self.kind
 
     @property
     def max_length(self) -> int:
@@ -272,7 +272,7 @@ class EncoderDecoderTask(GenerateTask):
     def __init__(self, recipe: TaskRecipe, vocabulary: Vocabulary) -> None:
         nn.Module.__init__(self)
         assert recipe.decoder is not None
-        self.recipe = recipe
+        self.recipe, self.name = recipe, self.kind
         self.decoder = Network(recipe.decoder, vocabulary)
 
     def init_decoder(self, network: Network) -> None:

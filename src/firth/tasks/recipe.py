@@ -16,7 +16,19 @@ TASKS: tuple[TaskName, ...] = ("classify", "pair", "tag", "span", "choice", "gen
 Strategy = Literal["full", "frozen", "features", "discriminative", "gradual"]
 STRATEGIES: tuple[Strategy, ...] = ("full", "frozen", "features", "discriminative", "gradual")
 Pooling = Literal["first", "last", "mean", "max"]
+MANY = "many"
+"""Several tasks in one run."""
 _FORMS = {"classify": ("single", "multi"), "pair": ("single", "number"), "tag": ("single",)}
+
+
+def base_name(name: str) -> str:
+    """The name of a model without the tasks that it was fine-tuned for.
+
+    >>> base_name("bert-wwm-classify-many"), base_name("gpt")
+    ('bert-wwm', 'gpt')
+    """
+    base, _, task = name.rpartition("-")
+    return base_name(base) if base and task in (*TASKS, MANY) else name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,7 @@ Window = tuple[int, int]
 class SpanTask(Task):
     """Start and end scores for each token of the passage."""
 
-    name: str = "span"
+    kind: ClassVar[str] = "span"
 
     @property
     def outputs(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,7 @@ class TagTask(Task):
     as a whole and the n-th word of a token has its own classifier (`words_per_token`).
     """
 
-    name: str = "tag"
+    kind: ClassVar[str] = "tag"
 
     def __init__(self, recipe: TaskRecipe, vocabulary: Vocabulary) -> None:
         super().__init__(recipe, vocabulary)
