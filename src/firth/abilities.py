@@ -254,6 +254,20 @@ class TaskPredictor(Protocol):
 
 
 @runtime_checkable
+class FineTuned(Protocol):
+    """Was fine-tuned from a network."""
+
+    @property
+    def pretrained(self) -> Any:
+        """The network as a model of its own, which still scores, fills masks or embeds texts as it could before."""
+
+
+def without_tasks(model: Any) -> Any:
+    """The network of a fine-tuned model as a model of its own; any other model as it is."""
+    return model.pretrained if isinstance(model, FineTuned) else model
+
+
+@runtime_checkable
 class Model(Protocol):
     """The members of every trained model."""
 

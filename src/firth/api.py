@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from firth.abilities import Filling, Generates, HasLayers, Model, Score, total
+from firth.abilities import Filling, Generates, HasLayers, Model, Score, total, without_tasks
 from firth.arguments import require_path, require_string, require_strings
 from firth.errors import AbilityError, ArgumentError, near_miss
 from firth.progress import note
@@ -41,7 +41,7 @@ def score(
     """
     from firth.apply.score import open_texts, require_scores, score_lines
 
-    loaded = _loaded(model)
+    loaded = without_tasks(_loaded(model))
     if isinstance(texts, str | Path):
         return total(one for _, one in score_lines(loaded, open_texts(loaded, [texts], context, encoding=encoding)))
     if context != "line":
@@ -69,7 +69,9 @@ def embed(
         texts = [line for _, line in file_lines(Path(texts), encoding)]
     given = {"layer": layer, "pooling": pooling}
     options = {name: value for name, value in given.items() if value is not None}
-    rows, truncated = text_vectors(_loaded(model), require_strings(texts, "texts", "embed"), unit=unit, **options)
+    rows, truncated = text_vectors(
+        without_tasks(_loaded(model)), require_strings(texts, "texts", "embed"), unit=unit, **options
+    )
     if truncated:
         note(f"{truncated:,} of {len(rows):,} texts are too long for the network and were truncated.")
     return rows
@@ -105,7 +107,7 @@ def generate(
 
     A temperature of 0 takes the most probable token; several `beams` are for networks.
     """
-    loaded = _loaded(model)
+    loaded = without_tasks(_loaded(model))
     if not isinstance(loaded, Generates) or (beams > 1 and not isinstance(loaded, HasLayers)):
         missing = (
             "no beam search: use a network, such as gpt or lstm"
@@ -122,7 +124,7 @@ def fill(model: Any, text: str, top: int = 5) -> list[list[Filling]]:
     """The most probable tokens for each `[MASK]` of a text, with probabilities, by a masked model such as BERT."""
     from firth.apply.fill import require_fills
 
-    return require_fills(_loaded(model)).fill(text, top)
+    return require_fills(without_tasks(_loaded(model))).fill(text, top)
 
 
 def similar(
@@ -142,7 +144,7 @@ def similar(
 
     plus, less = ([given] if isinstance(given, str) else given for given in (words, minus))
     given = [list(require_strings(some, name, "similar")) for some, name in ((plus, "words"), (less, "minus"))]
-    return find_similar(_loaded(model), *given, count=count, context=context, method=method)
+    return find_similar(without_tasks(_loaded(model)), *given, count=count, context=context, method=method)
 
 
 def evaluate(
@@ -172,14 +174,14 @@ def evaluate(
     if suite == "task":
         return evaluate_task(loaded, paths[0], seed=seed, skip_bad=skip_bad)
     if suite == "analogies":
-        return suites.evaluate_analogies(loaded, paths, method, restrict)
+        return suites.evaluate_analogies(without_tasks(loaded), paths, method, restrict)
     others: dict[str, Callable[[Any, Sequence[Path]], dict[str, Any]]] = {
         "words": suites.evaluate_words,
         "context": suites.evaluate_contexts,
         "probe": suites.evaluate_probe,
         "classify": classify.evaluate_labels,
     }
-    return others[suite](loaded, paths)
+    return others[suite](loaded if suite == "classify" else without_tasks(loaded), paths)
 
 
 def export(model: Any, format: str, path: str | Path) -> dict[str, Any]:

@@ -55,6 +55,7 @@ def evaluate(
     if out is not None:
         require_output(out, force, model, files)
 
+    from firth.abilities import without_tasks
     from firth.artifact.models import load
     from firth.report import classify, suites
 
@@ -62,12 +63,12 @@ def evaluate(
     if suite == "task":
         report = _evaluate_task(loaded, model, files[0], out, {"skip_bad": skip_bad, "columns": field or []})
     elif suite == "analogies":
-        report = suites.evaluate_analogies(loaded, files, method, restrict)
+        report = suites.evaluate_analogies(without_tasks(loaded), files, method, restrict)
     elif suite == "classify":
         report = classify.evaluate_labels(loaded, files, field or [])
     else:
         others = {"words": suites.evaluate_words, "context": suites.evaluate_contexts, "probe": suites.evaluate_probe}
-        report = others[suite](loaded, files)
+        report = others[suite](without_tasks(loaded), files)
     show(as_json, {"suite": suite} | report, lambda: _print_task(report) if suite == "task" else _print(report))
 
 

@@ -49,7 +49,7 @@ def score(
         score_lines,
         summarise,
     )
-    from firth.artifact.models import load
+    from firth.artifact.models import load_network
     from firth.cores import limit_threads
     from firth.files import new_file, require_new_file
     from firth.progress import progress
@@ -61,7 +61,7 @@ def score(
         raise BadParameter("--explain is for lines by themselves: leave --context document out.")
     if out is not None:
         require_new_file(out, force, [*files, model])
-    loaded: Any = load(model)
+    loaded: Any = load_network(model)
     texts = open_texts(loaded, files, cast(Context, context), encoding=encoding, layout=layout)
     several = len(texts.files) > 1
     total = Score()
@@ -130,10 +130,10 @@ def generate(
     """
     from firth.abilities import Generates, HasLayers
     from firth.apply.score import next_tokens
-    from firth.artifact.models import load
+    from firth.artifact.models import load_network
     from firth.errors import AbilityError
 
-    loaded: Any = load(model)
+    loaded: Any = load_network(model)
     if not isinstance(loaded, Generates):
         raise AbilityError(f"{model} cannot generate text: generate with a language model, such as gpt, lstm or mkn5.")
     if next_count is not None:
@@ -161,9 +161,9 @@ def fill(
     Example: firth fill b "The capital of France is [MASK]."
     """
     from firth.apply.fill import fill_text
-    from firth.artifact.models import load
+    from firth.artifact.models import load_network
 
-    masks = fill_text(load(model), text, top)
+    masks = fill_text(load_network(model), text, top)
     show(as_json, {"masks": masks}, lambda: _print_masks(masks))
 
 
@@ -202,14 +202,14 @@ def similar(
     """
     from firth.abilities import HasLayers
     from firth.apply.similar import find_similar, odd_one_out, require_vectors
-    from firth.artifact.models import load
+    from firth.artifact.models import load_network
     from firth.errors import AbilityError
 
     given = words or []
     _check_options(given, odd, distance, map, minus or [])
     if (text is not None or layer is not None) and (context is None or len(given) != 1):
         raise BadParameter("--text and --layer go with one word and its --context.")
-    loaded: Any = load(model)
+    loaded: Any = load_network(model)
     if map is not None:
         _draw_map(loaded, given, count or 200, map, as_json)
     elif odd:
@@ -311,7 +311,7 @@ def embed(
     Example: firth embed sg texts.txt -o texts.npy
     """
     from firth.apply.embed import embed_file
-    from firth.artifact.models import load
+    from firth.artifact.models import load_network
     from firth.files import require_new_file
 
     require_new_file(out, force, [file, model])
@@ -319,5 +319,5 @@ def embed(
     arguments: dict[str, str | int] = {"pooling": pooling} if pooling is not None else {}
     if layer is not None:
         arguments["layer"] = _parse_layer(layer)
-    report = embed_file(load(model), file, out, encoding, unit=unit, **arguments)
+    report = embed_file(load_network(model), file, out, encoding, unit=unit, **arguments)
     show(as_json, report, lambda: print_fields(report))

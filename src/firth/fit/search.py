@@ -94,7 +94,8 @@ def finetune_all(
     choices: list[tuple[str, ...]] = [()]
     if search:
         recipe = recipe_from_json(open_artifact(Path(model)).manifest.recipe)
-        choices = grid(finetune_lr(recipe, "full") if isinstance(recipe, NetRecipe) else HEAD_LR)
+        network = getattr(recipe, "network", recipe)  # that of a fine-tuned model
+        choices = grid(finetune_lr(network, "full") if isinstance(network, NetRecipe) else HEAD_LR)
     trials: list[Trial] = []
     for number, (choice, one) in enumerate(itertools.product(choices, range(seed, seed + seeds))):
         run_folder = runs / str(number)

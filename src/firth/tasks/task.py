@@ -221,6 +221,11 @@ class TaskModel(Predictor):
         self.builder = SequenceBuilder(recipe.network, base.tokenizer)
 
     @property
+    def pretrained(self) -> NetModel:
+        """The network as a model of its own, without the head of the task."""
+        return self.base
+
+    @property
     def truncated(self) -> int:  # type: ignore[override]
         return self.builder.truncated
 
