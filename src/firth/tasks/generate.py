@@ -32,7 +32,7 @@ from firth.nets.recipe import NetRecipe
 from firth.nets.scoring import max_length as network_max_length
 from firth.nets.visibility import EncoderStates, make_encoder_states
 from firth.tasks.examples import Example, GenerateExample
-from firth.tasks.head import pad_groups
+from firth.tasks.groups import pad_groups
 from firth.tasks.predictor import MetricInputs, Prediction
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import GROUPS, POSITIONS, InputSequence, Ints, SequenceBuilder, pack

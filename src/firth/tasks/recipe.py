@@ -51,6 +51,10 @@ class HeadRecipe:
     pooler: bool = True
     """A dense layer with tanh on the pooled state (BERT)."""
     dropout: float = 0.1
+    answer: Literal["pooled", "san"] = "pooled"
+    """pair: labels by the pooled state, or by a stochastic answer network over both texts (MT-DNN)."""
+    turns: int = 5
+    """san: reasoning steps, whose probabilities are averaged."""
     crf: bool = False
     """tag: a conditional random field over the labels."""
     label_smoothing: float = 0.0
@@ -61,9 +65,9 @@ class HeadRecipe:
         for name in ("dropout", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise RecipeError(f"head.{name}={getattr(self, name)} must be from 0 to less than 1.")
-        for name, low in (("width", 2), ("token_width", 0)):
-            if not low <= getattr(self, name) <= 100_000:
-                raise RecipeError(f"head.{name}={getattr(self, name)} must be from {low} to 100000.")
+        for name, low, high in (("width", 2, 100_000), ("token_width", 0, 100_000), ("turns", 1, 100)):
+            if not low <= getattr(self, name) <= high:
+                raise RecipeError(f"head.{name}={getattr(self, name)} must be from {low} to {high}.")
         if self.placement != "below" and (self.encoder == "none" or not self.token_width):
             raise RecipeError(
                 f"head.placement={self.placement} needs token embeddings: set head.encoder and head.token_width."
@@ -137,6 +141,8 @@ class TaskRecipe:
             raise RecipeError(f"{self.task} generates no text: leave --decoder out, or choose the task generate.")
         if self.task == "generate" and self.decoder is None and self.strategy in ("frozen", "features"):
             raise RecipeError("generate has no head to train: use --strategy=full, or give a --decoder.")
+        if self.head.answer == "san" and (self.task != "pair" or self.form == "number"):
+            raise RecipeError("head.answer=san gives the labels of pairs of texts: leave it out for anything else.")
         if self.lm_weight and "next" not in self.network.predicts:
             raise RecipeError("only a causal language model has a next-token loss: set lm_weight=0.")
 

@@ -22,7 +22,7 @@ from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
 from firth.nets.network import HiddenStates, Vocabulary
 from firth.tasks.examples import Example, TagExample
-from firth.tasks.head import pad_groups
+from firth.tasks.groups import pad_groups
 from firth.tasks.predictor import MetricInputs, Prediction, tag_metric_inputs
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import GROUPS, POSITIONS, InputSequence, Ints, SequenceBuilder
