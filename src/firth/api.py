@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from firth.abilities import Filling, Generates, HasLayers, Model, Score, total, without_tasks
+from firth.abilities import Filling, Generates, HasLayers, Model, Score, for_task, total, without_tasks
 from firth.arguments import require_path, require_string, require_strings
 from firth.errors import AbilityError, ArgumentError, near_miss
 from firth.progress import note
@@ -77,15 +77,18 @@ def embed(
     return rows
 
 
-def predict(model: Any, items: str | Path | Iterable[Any], *, encoding: str | None = None) -> list[dict[str, Any]]:
+def predict(
+    model: Any, items: str | Path | Iterable[Any], *, task: str | None = None, encoding: str | None = None
+) -> list[dict[str, Any]]:
     """The predictions of a classifier or a fine-tuned model for the examples of a file, or a list of examples.
 
     Those of classifiers have the keys `label`, `probability` and `probabilities`; docs/tasks.md describes the others.
+    `task` names one of several that the model was fine-tuned for.
     """
     from firth.apply.predict import predict_file, require_task_predictor
     from firth.tasks.predictor import Predictor
 
-    predictor = require_task_predictor(_loaded(model))
+    predictor = require_task_predictor(_loaded(model), task)
     if isinstance(items, str | Path):
         return [answer for _, answer in predict_file(predictor, Path(items), encoding=encoding)]
     return cast(Predictor, predictor).predict(items)
@@ -155,12 +158,13 @@ def evaluate(
     restrict: int = 300_000,
     skip_bad: bool = False,
     seed: int = 0,
+    task: str | None = None,
 ) -> dict[str, Any]:
     """The metrics of a model on test files, as `firth evaluate --json` prints them.
 
     The suites `words`, `analogies`, `context` and `probe` are for vectors, `classify` for classifiers, and `task` for
     fine-tuned models. `method` (add or mul) and `restrict` (to the most frequent words) are for analogies, `skip_bad`
-    and `seed` for tasks.
+    and `seed` for tasks; `task` names one of several that the model was fine-tuned for.
     """
     from firth.apply.predict import evaluate_task
     from firth.report import classify, suites
@@ -172,7 +176,7 @@ def evaluate(
         raise ArgumentError(f"{suite} is evaluated on {'one file' if suite == 'task' else 'files'}: name it.")
     loaded = _loaded(model)
     if suite == "task":
-        return evaluate_task(loaded, paths[0], seed=seed, skip_bad=skip_bad)
+        return evaluate_task(loaded, paths[0], task=task, seed=seed, skip_bad=skip_bad)
     if suite == "analogies":
         return suites.evaluate_analogies(without_tasks(loaded), paths, method, restrict)
     others: dict[str, Callable[[Any, Sequence[Path]], dict[str, Any]]] = {
@@ -184,15 +188,15 @@ def evaluate(
     return others[suite](loaded if suite == "classify" else without_tasks(loaded), paths)
 
 
-def export(model: Any, format: str, path: str | Path) -> dict[str, Any]:
+def export(model: Any, format: str, path: str | Path, *, task: str | None = None) -> dict[str, Any]:
     """Write a model in a format of another program: arpa, brown, fasttext, glove, huggingface or word2vec.
 
-    Returns what was written.
+    `task` names one of several that the model was fine-tuned for. Returns what was written.
     """
     from firth.artifact.formats import export_model
 
     target = require_path(path, "path", "the file or folder to write")
-    return export_model(_loaded(model), require_string(format, "format", "export"), target)
+    return export_model(for_task(_loaded(model), task), require_string(format, "format", "export"), target)
 
 
 def import_(format: str, path: str | Path, out: str | Path, *, task: str | None = None) -> AnyModel:

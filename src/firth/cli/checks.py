@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from firth.errors import ArgumentError, OutputError, near_miss
 from firth.files import require_new_file
@@ -70,10 +70,19 @@ def require_output(out: Path, force: bool, model: Path, inputs: Iterable[Path] =
 
 def check_task(task: str, strategy: str | None, fields: Iterable[str]) -> None:
     """Raise unless task and strategy are known, and each field is named as the column of a part of the task."""
-    from firth.tasks.recipe import STRATEGIES, TASKS
+    from firth.tasks.recipe import MANY, STRATEGIES, TASKS
 
-    require_choice("task", task, TASKS)
+    require_choice("task", task, (*TASKS, MANY))
     require_choice("strategy", strategy, STRATEGIES)
+    if task == MANY:  # whose file names the fields of each task
+        return
     from firth.tasks.readers.columns import parse_columns, read_options
 
     read_options(task, True, parse_columns(fields))
+
+
+def check_examples(task: str, tasks: Path | None, given: Mapping[str, Any]) -> None:
+    """Raise unless a task has its examples, and several tasks the file that lists them."""
+    from firth.tasks.recipe import check_sources
+
+    check_sources(task, tasks, given)

@@ -38,6 +38,7 @@ def evaluate(
     restrict: Annotated[int, Option("--restrict", min=1, help="Analogies: only the N most frequent words.")] = 300_000,
     out: Annotated[Path | None, Option("-o", "--out", help="Task: error analysis, such as report.html.")] = None,
     force: options.Force = False,
+    task: options.Task = None,
     field: options.Columns = None,
     skip_bad: options.SkipBad = False,
     as_json: options.Json = False,
@@ -51,7 +52,8 @@ def evaluate(
     with checking_arguments():
         require_choice("suite", suite, options.SUITES)
         require_choice("method", method, options.METHODS)
-        _check_task_options(suite, files, {"-o": out, "--force": force, "--field": field, "--skip-bad": skip_bad})
+        given = {"-o": out, "--force": force, "--field": field, "--skip-bad": skip_bad, "--task": task}
+        _check_task_options(suite, files, given)
     if out is not None:
         require_output(out, force, model, files)
 
@@ -61,7 +63,8 @@ def evaluate(
 
     loaded: Any = load(model)
     if suite == "task":
-        report = _evaluate_task(loaded, model, files[0], out, {"skip_bad": skip_bad, "columns": field or []})
+        reading = {"task": task, "skip_bad": skip_bad, "columns": field or []}
+        report = _evaluate_task(loaded, model, files[0], out, reading)
     elif suite == "analogies":
         report = suites.evaluate_analogies(without_tasks(loaded), files, method, restrict)
     elif suite == "classify":
@@ -140,6 +143,7 @@ def predict(
     out: Annotated[Path | None, Option("-o", "--out", help="JSONL file to write; default: print.")] = None,
     force: options.Force = False,
     count: Annotated[int, Option("--count", min=1, help="Number of the most probable labels of a text.")] = 1,
+    task: options.Task = None,
     field: options.Columns = None,
     encoding: options.Encoding = None,
     skip_bad: options.SkipBad = False,
@@ -148,6 +152,8 @@ def predict(
     """Predict the labels of texts, or the answers of a fine-tuned model.
 
     Example: firth predict sentiment reviews.txt -o labels.jsonl
+
+    Example: firth predict several reviews.txt --task sst2 -o labels.jsonl
     """
     from firth.files import new_file
     from firth.tasks.readers.columns import parse_columns
@@ -159,12 +165,12 @@ def predict(
     if out is not None:
         require_output(out, force, model, [file])
 
-    from firth.abilities import TaskPredictor
+    from firth.abilities import TaskPredictor, for_task
     from firth.apply.predict import ClassifierAdapter, predict_file, require_predicts
     from firth.artifact.models import load
     from firth.progress import progress
 
-    loaded: Any = load(model)
+    loaded: Any = for_task(load(model), task)
     is_task = isinstance(loaded, TaskPredictor)
     predictor = loaded if is_task else ClassifierAdapter(require_predicts(loaded), count)
     arguments: dict[str, Any] = {

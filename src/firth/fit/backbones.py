@@ -16,6 +16,7 @@ from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe, OutputR
 from firth.nets.restore import load_tensors, make_model
 from firth.objectives.clm import CausalLM
 from firth.tasks.generate import EncoderDecoderTask, is_masked_lm
+from firth.tasks.many import ManyModel
 from firth.tasks.task import Task, TaskModel
 from firth.text.corpus import Corpus
 from firth.tokens.tokenizer import FIRST_WORD, UNK, Tokenizer
@@ -29,7 +30,7 @@ def backbone(model: Any) -> NetModel:
     """A neural model itself, the network of a fine-tuned model, or word vectors as an embedding network."""
     if isinstance(model, NetModel):
         return model
-    if isinstance(model, TaskModel):
+    if isinstance(model, TaskModel | ManyModel):
         return model.base
     if isinstance(model, VectorModel):
         return embedding_network(model)
@@ -39,8 +40,10 @@ def backbone(model: Any) -> NetModel:
     )
 
 
-def earlier_tasks(model: Any) -> list[Task]:
-    """What a model was fine-tuned for already."""
+def earlier_tasks(model: Any, name: str | None = None) -> list[Task]:
+    """What a model was fine-tuned for already; of several tasks the one of that name, if there is one."""
+    if isinstance(model, ManyModel):
+        return [one.head for one in ([model.tasks[name]] if name in model.tasks else model.tasks.values())]
     return [model.head] if isinstance(model, TaskModel) else []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -10,10 +10,12 @@ from typing import Any, cast
 from firth.arguments import require_list, require_path
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load
-from firth.errors import CorpusError, RecipeError, near_miss
+from firth.errors import RecipeError, near_miss
 from firth.fit.backbones import backbone, causal_network, decoder_network, earlier_decoder, earlier_tasks
 from firth.fit.checkpoints import require_place
+from firth.fit.examples import Examples, read_all
 from firth.fit.linear import has_no_states, require_linear, train_linear
+from firth.fit.many import finetune_many
 from firth.fit.resolve_task import FinetuneConfig, labels_of, with_known_labels
 from firth.fit.run import Budget, Text
 from firth.fit.stages import remove_stages, run_stages
@@ -21,23 +23,20 @@ from firth.fit.task_run import FinetuneRun, open_run, open_trainer, save_run, tr
 from firth.fit.trainer import Trainer, torch_settings
 from firth.progress import note
 from firth.recipes.values import Settings, setting_list
-from firth.tasks.builtin import builtin_examples
-from firth.tasks.examples import Example
+from firth.tasks.many import ManyModel
 from firth.tasks.predictor import Predictor
-from firth.tasks.readers.reader import parse_columns, read_items, read_task
-from firth.tasks.recipe import TASKS, Strategy, TaskName, base_name
+from firth.tasks.recipe import MANY, TASKS, Strategy, TaskName, base_name, check_sources
 from firth.tasks.task import TaskModel
-
-Examples = str | Path | Iterable[Any]
 
 
 def finetune(
     model: str | Path,
     task: str,
     *,
-    train: Examples,
-    dev: Examples,
+    train: Examples | None = None,
+    dev: Examples | None = None,
     test: Examples | None = None,
+    tasks: str | Path | Mapping[str, Any] | None = None,
     out: str | Path,
     strategy: str | None = None,
     settings: Settings = (),
@@ -51,7 +50,7 @@ def finetune(
     task_text: bool = False,
     budget: str | None = None,
     decoder: str | Path | None = None,
-) -> Predictor:
+) -> Predictor | ManyModel:
     """The model fine-tuned for a task on labelled examples, saved in the folder `out`.
 
     `train`, `dev` and `test` are files or lists of examples. The parameters that are best on `dev` are saved. Before
@@ -59,25 +58,34 @@ def finetune(
     examples, each within `budget`; without these stages it is the budget of fine-tuning itself, instead of epochs. A
     model without hidden states or vectors, such as an n-gram model or a tokenizer, gets a linear baseline on its tokens
     instead. To generate, the model encodes and decodes by itself, or a `decoder`, another model with the same tokens,
-    attends to its hidden states.
+    attends to its hidden states. The task `many` is several at once, which the file `tasks` lists.
     """
-    if task not in TASKS:
-        raise RecipeError(f"there is no task {task!r}: {near_miss(task, TASKS)}")
+    if task not in (*TASKS, MANY):
+        raise RecipeError(f"there is no task {task!r}: {near_miss(task, (*TASKS, MANY))}")
+    single = {"--test": test, "--field": columns, "--decoder": decoder}
+    check_sources(task, tasks, {"--train": train, "--dev": dev, **single})
     folder, model = require_path(out, "out", "the folder to write"), require_path(model, "model", "a saved model")
     settings, columns = setting_list(settings), require_list(columns, "columns")
     if resume and (folder / "manifest.json").exists():
         note(f"{folder} is finished already.")
-        return cast(Predictor, load(folder))
+        return cast(Predictor | ManyModel, load(folder))
     require_place(folder, resume)
-    read = partial(read_all, task, skip_bad=skip_bad, columns=columns)
+    if task == MANY:
+        several: dict[str, Any] = {"settings": settings, "strategy": strategy, "random": random, "domain": domain}
+        several |= {"task_text": task_text, "budget": budget, "skip_bad": skip_bad, "seed": seed}
+        return finetune_many(model, tasks, out=folder, threads=threads, resume=resume, **several)
+    assert train is not None
+    assert dev is not None
+    kind = cast(TaskName, task)
+    read = partial(read_all, kind, skip_bad=skip_bad, columns=columns)
     artifact = open_artifact(model)
-    shared: dict[str, Any] = {"task": task, "out": folder, "settings": settings, "columns": columns, "seed": seed}
+    shared: dict[str, Any] = {"task": kind, "out": folder, "settings": settings, "columns": columns, "seed": seed}
     if has_no_states(artifact):
         options = {"--strategy": strategy, "--random": random, "--domain": domain, "--task-text": task_text}
         require_linear(artifact, task, options | {"--budget": budget, "--decoder": decoder})
     examples, dev_examples = read(train), read(dev)
     if has_no_states(artifact):
-        test_examples, labels = None if test is None else read(test), labels_of(task, examples)[0]
+        test_examples, labels = None if test is None else read(test), labels_of(kind, examples)[0]
         if test_examples is not None:
             test_examples = with_known_labels(test_examples, labels, skip_bad=True)
         dev_examples = with_known_labels(dev_examples, labels, skip_bad)
@@ -116,22 +124,6 @@ def finetune(
         result = _save(run, trainer, artifact.manifest.name, stages)
     remove_stages(folder)
     return result
-
-
-def read_all(task: TaskName, given: Examples, *, skip_bad: bool = False, columns: Sequence[str] = ()) -> list[Example]:
-    """All examples of a file or a list, or built-in ones; notes what was skipped."""
-    if isinstance(given, str | Path) and str(given).startswith("builtin:"):
-        return builtin_examples(task, str(given))
-    if isinstance(given, str | Path):
-        reader = read_task(task, given, skip_bad=skip_bad, columns=parse_columns(columns))
-    else:
-        reader = read_items(task, given, skip_bad=skip_bad)
-    found = list(reader)
-    for line in reader.notes():
-        note(line)
-    if not found:
-        raise CorpusError(f"there is no example in {given}: give labelled ones.")
-    return found
 
 
 def _save(run: FinetuneRun, trainer: Trainer, name: str, stages: list[dict[str, Any]]) -> TaskModel:

@@ -16,12 +16,13 @@ from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.network import Network
 from firth.objectives.heads.head import ObjectiveHead
-from firth.tasks.recipe import TaskRecipe
+from firth.tasks.recipe import Mixing, TaskRecipe
 from firth.tasks.sequences import InputSequence, Ints, count_text_tokens, pack
 from firth.tasks.task import Task
 from firth.tokens.tokenizer import FIRST_WORD
 
 _MAX_TOKENS = 8_192  # approximate size of a micro-batch; gradients are accumulated
+_MIXTURE = 0x31D4  # seed of the order of tasks
 _ORDER = 0x7A5C  # seed of the order of examples, distinct from those of other random numbers
 
 
@@ -43,6 +44,11 @@ class TaskBatches:
         """Whether any token of the examples is in the vocabulary."""
         return any((one.ids >= FIRST_WORD).any() for sequences in self.examples for one in sequences)
 
+    @property
+    def steps(self) -> int:
+        """Steps of an epoch."""
+        return -(-len(self.examples) // self.recipe.learning.batch)
+
     def _shuffle(self, epoch: int) -> Ints:
         rng = np.random.Generator(np.random.SFC64([self.seed, epoch, _ORDER]))
         return rng.permutation(len(self.examples))
@@ -56,6 +62,60 @@ class TaskBatches:
         batches = [pack([one for index in part for one in self.examples[index]], FIRST_WORD) for part in parts]
         after = Cursor(cursor.epoch, cursor.row + learning.batch)
         return batches, after if after.row < len(self.examples) else Cursor(cursor.epoch + 1, 0)
+
+
+class TaskMixture:
+    """Batches of several tasks, of one task each, in a new order in each epoch.
+
+    The order of tasks is a function of (seed, epoch). With the mixing `size` an epoch has every batch of every task
+    once (Liu et al. 2019, algorithm 1). With `sqrt` or `equal` it has as many batches in all, divided by the square
+    root of the numbers of batches or equally; a task goes on where it stopped in the epoch before, and begins anew
+    after its last batch.
+    """
+
+    def __init__(
+        self, tasks: Sequence[TaskBatches], objectives: Sequence[frozenset[str]], mixing: Mixing, seed: int
+    ) -> None:
+        """objectives: for each task the losses that its batches are for."""
+        self.tasks, self.objectives, self.seed = tasks, objectives, seed
+        self.sizes = [one.steps for one in tasks]
+        self.shares = mixing_shares(self.sizes, mixing)
+        fractions = (share / size for share, size in zip(self.shares, self.sizes, strict=True))
+        self.tokens = round(sum(one.tokens * part for one, part in zip(tasks, fractions, strict=True)))
+        self.split = sum(one.split for one in tasks)
+        self._order = lru_cache(maxsize=2)(self._shuffle)
+
+    def _shuffle(self, epoch: int) -> tuple[Ints, Ints]:
+        """The task of each step of an epoch, and which of the task's batches in this epoch it is."""
+        rng = np.random.Generator(np.random.SFC64([self.seed, epoch, _MIXTURE]))
+        order = rng.permutation(np.repeat(np.arange(len(self.shares)), self.shares))
+        number = np.empty_like(order)
+        for task, share in enumerate(self.shares):
+            number[order == task] = np.arange(share)
+        return order, number
+
+    def step(self, cursor: Cursor, length: int | None = None) -> tuple[list[Batch], Cursor]:
+        """The batches of the step at a cursor, whose row counts the steps of an epoch, and the next cursor."""
+        order, number = self._order(cursor.epoch)
+        task = int(order[cursor.row])
+        epoch, row = divmod(cursor.epoch * self.shares[task] + int(number[cursor.row]), self.sizes[task])
+        own = self.tasks[task]
+        batches, _ = own.step(Cursor(epoch, row * own.recipe.learning.batch))
+        for batch in batches:
+            batch.objectives = self.objectives[task]
+        after = Cursor(cursor.epoch, cursor.row + 1)
+        return batches, after if after.row < order.size else Cursor(cursor.epoch + 1, 0)
+
+
+def mixing_shares(sizes: Sequence[int], mixing: Mixing) -> list[int]:
+    """The number of batches of each task in an epoch.
+
+    >>> [mixing_shares([90, 10], mixing) for mixing in ("size", "sqrt", "equal")]
+    [[90, 10], [75, 25], [50, 50]]
+    """
+    power = {"size": 1.0, "sqrt": 0.5, "equal": 0.0}[mixing]
+    weights = [size**power for size in sizes]
+    return [max(1, round(sum(sizes) * weight / sum(weights))) for weight in weights]
 
 
 class TaskTrainingModule(TrainingModule):

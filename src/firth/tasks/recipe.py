@@ -1,12 +1,17 @@
-"""TaskRecipe: a network, the head of a task, and how both are fine-tuned. LinearRecipe: a linear model of a task."""
+"""TaskRecipe: a network, the head of a task, and how both are fine-tuned.
+
+ManyRecipe: a network with the heads of several tasks. LinearRecipe: a linear model of a task.
+"""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
-from firth.errors import RecipeError, near_miss
+from firth.errors import ArgumentError, RecipeError, near_miss
 from firth.metrics.tags import Scheme
 from firth.nets.recipe import LearningRecipe, NetRecipe
 from firth.tokens.recipe import TokenizerRecipe
@@ -18,7 +23,30 @@ STRATEGIES: tuple[Strategy, ...] = ("full", "frozen", "features", "discriminativ
 Pooling = Literal["first", "last", "mean", "max"]
 MANY = "many"
 """Several tasks in one run."""
+Mixing = Literal["size", "sqrt", "equal"]
+MIXINGS: tuple[Mixing, ...] = ("size", "sqrt", "equal")
+SHARED_FIELDS = ("network", "strategy", "layer_decay", "learning")
+"""Fields of a task that all tasks of a network have in common."""
+_TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_MAX_WEIGHT = 1e6
 _FORMS = {"classify": ("single", "multi"), "pair": ("single", "number"), "tag": ("single",)}
+
+
+def check_sources(task: str, tasks: Any, given: Mapping[str, Any]) -> None:
+    """Raise `ArgumentError` unless a task has its examples, and several tasks their file and no other options.
+
+    given: the options `--train` and `--dev`, and those that several tasks cannot have.
+    """
+    if task != MANY:
+        if tasks is not None:
+            raise ArgumentError("--tasks is for several tasks at once: use firth finetune MODEL many, or leave it out.")
+        if missing := [option for option in ("--train", "--dev") if given[option] is None]:
+            raise ArgumentError(f"{task} needs labelled examples: give {' and '.join(missing)}.")
+        return
+    if tasks is None:
+        raise ArgumentError("many needs the file that lists the tasks: give --tasks, such as tasks.toml.")
+    if extra := [option for option, value in given.items() if value]:
+        raise ArgumentError(f"the file of --tasks names the examples of each task: leave {extra[0]} out.")
 
 
 def base_name(name: str) -> str:
@@ -159,6 +187,60 @@ class TaskRecipe:
     def with_tokenizer(self, tokenizer: TokenizerRecipe) -> TaskRecipe:
         """A copy with another tokenizer."""
         return replace(self, network=self.network.with_tokenizer(tokenizer))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedTask:
+    """One of several tasks of a network."""
+
+    name: str
+    recipe: TaskRecipe
+    weight: float = 1.0
+    """Factor of its loss."""
+
+    def __post_init__(self) -> None:
+        if not _TASK_NAME.fullmatch(self.name):
+            raise RecipeError(f"a task is named by letters, digits, - and _, not {self.name!r:.80}: rename it.")
+        if not 0 < self.weight <= _MAX_WEIGHT:
+            raise RecipeError(f"the weight of {self.name} is {self.weight}: give a number above 0, such as 1 or 0.5.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManyRecipe:
+    """A network fine-tuned for several tasks, each with a head of its own (MT-DNN, Liu et al. 2019)."""
+
+    network: NetRecipe = field(default_factory=NetRecipe)
+    tasks: tuple[NamedTask, ...] = ()
+    mixing: Mixing = "size"
+    """Batches of a task in an epoch: all of its own, or as many by the square root of their number, or equally many."""
+    strategy: Strategy = "full"
+    layer_decay: float = 0.95
+    learning: LearningRecipe = field(default_factory=default_learning)
+
+    def __post_init__(self) -> None:
+        names = [one.name for one in self.tasks]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise RecipeError(f"two tasks are named {twice[0]}: give each a name of its own.")
+        for one in self.tasks:
+            if one.recipe.task == "generate":
+                raise RecipeError(f"the task {one.name} generates text, which is no head beside others: tune it alone.")
+            if any(getattr(one.recipe, part) != getattr(self, part) for part in SHARED_FIELDS):
+                raise RecipeError(f"the task {one.name} has another network than the others: tune it alone.")
+
+    @property
+    def kind(self) -> str:
+        """The kind of the artifact."""
+        return "tasks"
+
+    @property
+    def tokenizer(self) -> TokenizerRecipe:
+        """The tokenizer of the network."""
+        return self.network.tokenizer
+
+    def with_tokenizer(self, tokenizer: TokenizerRecipe) -> ManyRecipe:
+        """A copy with another tokenizer."""
+        tasks = tuple(replace(one, recipe=one.recipe.with_tokenizer(tokenizer)) for one in self.tasks)
+        return replace(self, network=self.network.with_tokenizer(tokenizer), tasks=tasks)
 
 
 @dataclass(frozen=True, kw_only=True)
