@@ -129,7 +129,8 @@ def _metrics(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
         if isinstance(interval, list | tuple) and len(interval) == 2:
             shown += f" ({plain(interval[0])} to {plain(interval[1])})"
         rows.append((plain(name), shown))
-    return rows[:_MAX_METRICS]
+    tasks = metrics.get("tasks")
+    return rows[: _MAX_METRICS * (len(tasks) if isinstance(tasks, dict) else 1)]
 
 
 def _use(recipe: Mapping[str, Any]) -> str:
