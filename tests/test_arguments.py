@@ -19,6 +19,7 @@ from firth.errors import ArgumentError
 from firth.nets.causal import CausalNet
 from firth.nets.masked import MaskedNet
 from firth.tasks.linear_classifier import LinearClassifier
+from firth.tasks.many import ManyModel
 from firth.tasks.task import TaskModel
 from firth.tokens.tokenizer import Tokenizer
 from firth.vectors.bag import TfidfModel
@@ -36,6 +37,7 @@ LISTS = {
     ParagraphModel: ("embed", "infer"),
     ClassifierModel: ("embed", "predict", "probabilities"),
     TaskModel: ("predict",),
+    ManyModel: ("predict",),
     LinearClassifier: ("predict",),
     Tokenizer: ("encode_batch",),
 }

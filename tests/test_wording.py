@@ -20,6 +20,7 @@ COMMAND_LINE = re.compile(r"(?<![\w'\"`-])(?:--[a-z]|-o\b)|\bfirth (?:train|adap
     ("written", "read"),
     [
         ("leave --size out.", "leave size out."),
+        ("use firth finetune MODEL many --tasks FILE.toml.", "use firth.finetune(MODEL, 'many', tasks=FILE)."),
         ("start again without --resume.", "start again without resume."),
         ("continue with --resume, or choose another -o.", "continue with resume=True, or choose another out."),
         ("run again with --threads 1 to see why.", "run again with threads=1 to see why."),

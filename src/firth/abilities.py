@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
+from firth.errors import AbilityError
 from firth.summaries import html_table
 
 Context = Literal["line", "document"]
@@ -259,6 +260,39 @@ class TaskPredictor(Protocol):
         self, examples: Sequence[Any], answers: Sequence[Any], seed: int = 0, samples: int = 1000
     ) -> dict[str, Any]:
         """The metrics of predictions."""
+
+
+@runtime_checkable
+class HasTasks(Protocol):
+    """Was fine-tuned for several tasks."""
+
+    tasks: Mapping[str, TaskPredictor]
+
+    def of(self, task: str | None) -> TaskPredictor:
+        """The predictor of one task; a name that is not there, or none, raises `AbilityError`."""
+
+
+def for_task(model: Any, task: str | None) -> Any:
+    """The part of a model for one of its tasks; a model without several tasks as it is, if none is named."""
+    if isinstance(model, HasTasks):
+        return model.of(task)
+    if task is not None:
+        raise AbilityError("the model was not fine-tuned for several tasks: leave --task out.")
+    return model
+
+
+@runtime_checkable
+class FineTuned(Protocol):
+    """Was fine-tuned from a network."""
+
+    @property
+    def pretrained(self) -> Any:
+        """The network as a model of its own, which still scores, fills masks or embeds texts as it could before."""
+
+
+def without_tasks(model: Any) -> Any:
+    """The network of a fine-tuned model as a model of its own; any other model as it is."""
+    return model.pretrained if isinstance(model, FineTuned) else model
 
 
 @runtime_checkable

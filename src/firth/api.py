@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from firth.abilities import Context, Filling, Generates, HasLayers, Model, Score, total
+from firth.abilities import Context, Filling, Generates, HasLayers, Model, Score, for_task, total, without_tasks
 from firth.arguments import require_list, require_path, require_string, require_strings
 from firth.errors import AbilityError, ArgumentError, near_miss
 from firth.files import require_new_file
@@ -42,7 +42,7 @@ def score(
     """
     from firth.apply.score import open_texts, require_scores, score_lines
 
-    loaded = _loaded(model)
+    loaded = without_tasks(_loaded(model))
     if isinstance(texts, str | Path):
         return total(one for _, one in score_lines(loaded, open_texts(loaded, [texts], context, encoding=encoding)))
     if context != "line":
@@ -70,21 +70,26 @@ def embed(
         texts = [line for _, line in file_lines(Path(texts), encoding)]
     given = {"layer": layer, "pooling": pooling}
     options = {name: value for name, value in given.items() if value is not None}
-    rows, truncated = text_vectors(_loaded(model), require_strings(texts, "texts", "embed"), unit=unit, **options)
+    rows, truncated = text_vectors(
+        without_tasks(_loaded(model)), require_strings(texts, "texts", "embed"), unit=unit, **options
+    )
     if truncated:
         note(f"{truncated:,} of {len(rows):,} texts are too long for the network and were truncated.")
     return rows
 
 
-def predict(model: Any, items: str | Path | Iterable[Any], *, encoding: str | None = None) -> list[dict[str, Any]]:
+def predict(
+    model: Any, items: str | Path | Iterable[Any], *, task: str | None = None, encoding: str | None = None
+) -> list[dict[str, Any]]:
     """The predictions of a classifier or a fine-tuned model for the examples of a file, or a list of examples.
 
     Those of classifiers have the keys `label`, `probability` and `probabilities`; docs/tasks.md describes the others.
+    `task` names one of several that the model was fine-tuned for.
     """
     from firth.apply.predict import predict_file, require_task_predictor
     from firth.tasks.predictor import Predictor
 
-    predictor = require_task_predictor(_loaded(model))
+    predictor = require_task_predictor(_loaded(model), task)
     if isinstance(items, str | Path):
         return [answer for _, answer in predict_file(predictor, Path(items), encoding=encoding)]
     return cast(Predictor, predictor).predict(items)
@@ -106,7 +111,7 @@ def generate(
 
     A temperature of 0 takes the most probable token; several `beams` are for networks.
     """
-    loaded = _loaded(model)
+    loaded = without_tasks(_loaded(model))
     if not isinstance(loaded, Generates) or (beams > 1 and not isinstance(loaded, HasLayers)):
         missing = (
             "no beam search: use a network, such as gpt or lstm"
@@ -123,7 +128,7 @@ def fill(model: Any, text: str, top: int = 5) -> list[list[Filling]]:
     """The most probable tokens for each `[MASK]` of a text, with probabilities, by a masked model such as BERT."""
     from firth.apply.fill import require_fills
 
-    return require_fills(_loaded(model)).fill(text, top)
+    return require_fills(without_tasks(_loaded(model))).fill(text, top)
 
 
 def similar(
@@ -143,7 +148,7 @@ def similar(
 
     plus, less = ([given] if isinstance(given, str) else given for given in (words, minus))
     given = [list(require_strings(some, name, "similar")) for some, name in ((plus, "words"), (less, "minus"))]
-    return find_similar(_loaded(model), *given, count=count, context=context, method=method)
+    return find_similar(without_tasks(_loaded(model)), *given, count=count, context=context, method=method)
 
 
 def evaluate(
@@ -157,22 +162,24 @@ def evaluate(
     seed: int = 0,
     out: str | Path | None = None,
     force: bool = False,
+    task: str | None = None,
 ) -> dict[str, Any]:
     """The metrics of a model on test files, as `firth evaluate --json` prints them.
 
     The suites `words`, `analogies`, `context` and `probe` are for vectors, `classify` for classifiers, and `task` for
     fine-tuned models. `method` (add or mul) and `restrict` (to the most frequent words) are for analogies, `columns`
     (such as `text_a=review`) for labelled files, `skip_bad`, `seed` and `out` for tasks: the error analysis is written
-    to `out`, an HTML file that is replaced only with `force`.
+    to `out`, an HTML file that is replaced only with `force`. `task` names one of several that the model was fine-tuned
+    for.
     """
     paths = [require_path(file, "files", "a test file") for file in files]
     page = None if out is None else require_path(out, "out", "the HTML file to write")
-    given = {"-o": page, "--force": force, _COLUMNS: columns, "--skip-bad": skip_bad}
+    given = {"-o": page, "--force": force, _COLUMNS: columns, "--skip-bad": skip_bad, "--task": task}
     _check_evaluation(suite, paths, method, restrict, given)
     if page is not None:
         require_new_file(page, force, [*paths, *([model] if isinstance(model, str | Path) else [])])
     if suite == "task":
-        reading = {"columns": columns, "skip_bad": skip_bad, "seed": seed}
+        reading = {"task": task, "columns": columns, "skip_bad": skip_bad, "seed": seed}
         return _evaluate_task(model, paths[0], page, reading)
     from firth.report import classify, suites
 
@@ -183,7 +190,7 @@ def evaluate(
         "probe": suites.evaluate_probe,
         "classify": lambda loaded, paths: classify.evaluate_labels(loaded, paths, columns),
     }
-    return suite_of[suite](_loaded(model), paths)
+    return suite_of[suite](_loaded(model) if suite == "classify" else without_tasks(_loaded(model)), paths)
 
 
 def _check_evaluation(suite: str, paths: Sequence[Path], method: str, restrict: int, given: dict[str, Any]) -> None:
@@ -217,15 +224,15 @@ def _evaluate_task(model: Any, file: Path, page: Path | None, reading: dict[str,
     return write_task_report(_loaded(model), file, page, name=name, **reading)
 
 
-def export(model: Any, format: str, path: str | Path) -> dict[str, Any]:
+def export(model: Any, format: str, path: str | Path, *, task: str | None = None) -> dict[str, Any]:
     """Write a model in a format of another program: arpa, brown, fasttext, glove, huggingface or word2vec.
 
-    Returns what was written.
+    `task` names one of several that the model was fine-tuned for. Returns what was written.
     """
     from firth.artifact.formats import export_model
 
     target = require_path(path, "path", "the file or folder to write")
-    return export_model(_loaded(model), require_string(format, "format", "export"), target)
+    return export_model(for_task(_loaded(model), task), require_string(format, "format", "export"), target)
 
 
 def import_(format: str, path: str | Path, out: str | Path, *, task: str | None = None) -> AnyModel:

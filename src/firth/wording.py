@@ -36,7 +36,7 @@ _OPTION = re.compile(rf"(?<![\w'\"-])--([a-z][a-z-]*)(?:=({_VALUE})| (\d+)\b)?")
 _KEPT = re.compile(r"(`[^`]*`|\bfirth (?:cache|compare|demo|diff|recipes|serve)\b(?: --[a-z-]+)*)")
 _OUT = re.compile(r"(?<![\w'\"-])-o(?: ([A-Z]+)\b)?(?![\w-])")
 _IMPORT = re.compile(r"\bfirth import (\w+)(?: (.+?) -o DIR)?")
-_FINETUNE = re.compile(r"\bfirth finetune MODEL (\w+)")
+_FINETUNE = re.compile(r"\bfirth finetune MODEL (\w+)( --tasks FILE\.toml)?")
 _TRAIN = re.compile(r"\bfirth train (\w[\w-]*)(?=[.,;:]|$)")
 _VERB = re.compile(rf"\bfirth ({'|'.join(_FUNCTIONS)})\b(?: -o\b)?")
 
@@ -80,7 +80,9 @@ def in_python(message: str) -> str:
 def _reword(message: str) -> str:
     if "firth " in message:
         message = _IMPORT.sub(_import_call, message)
-        message = _FINETUNE.sub(r"firth.finetune(MODEL, '\1', ...)", message)
+        message = _FINETUNE.sub(
+            lambda found: f"firth.finetune(MODEL, {found[1]!r}, {'tasks=FILE' if found[2] else '...'})", message
+        )
         message = _TRAIN.sub(r"firth.train('\1', ...)", message)
         message = _VERB.sub(lambda found: f"firth.{_FUNCTIONS[found[1]]}", message)
     if "-" not in message:

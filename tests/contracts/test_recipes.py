@@ -9,11 +9,11 @@ import pytest
 
 from firth.abilities import Embeds, HasVectors, Scores, total
 from firth.nets.recipe import NetRecipe
-from firth.recipes.table import RECIPES, lineage
+from firth.recipes.table import FINETUNED, RECIPES, lineage
 from firth.recipes.values import difference, override, recipe_from_json, recipe_to_json
 from firth.tokens.recipe import TokenizerRecipe
 from firth.vectors.recipe import ClassifierRecipe, SvdRecipe, VectorRecipe
-from tests.command import firth
+from tests.command import assert_refused, firth
 from tests.samples import CHINESE, ENGLISH
 
 TEXTS = {"en": ENGLISH, "zh": CHINESE}
@@ -28,9 +28,9 @@ def test_recipes_are_json(name: str) -> None:
     assert difference(recipe, recipe) == {}
 
 
-@EVERY
+@pytest.mark.parametrize("name", [*RECIPES, *FINETUNED])
 def test_recipes_are_described(name: str) -> None:
-    entry = RECIPES[name]
+    entry = (RECIPES | FINETUNED)[name]
     assert entry.about.endswith(".")
     assert len(entry.about) < 100
     assert 1900 < entry.year <= 2026
@@ -41,11 +41,22 @@ def test_recipes_are_described(name: str) -> None:
 
 def test_the_tree_has_every_recipe_once() -> None:
     names = [name for _, name in lineage()]
-    assert sorted(names) == sorted(RECIPES)
+    assert sorted(names) == sorted([*RECIPES, *FINETUNED])
     drawn = firth("recipes", "--tree")
     assert drawn.code == 0
-    for name, entry in RECIPES.items():
+    for name, entry in (RECIPES | FINETUNED).items():
         assert f"{name} ({entry.year})" in drawn.out
+
+
+@pytest.mark.parametrize("name", FINETUNED)
+def test_a_member_that_is_fine_tuned_names_its_command(name: str, tmp_path: Path) -> None:
+    command = FINETUNED[name].command
+    assert_refused(firth("train", name, "text.txt", "-o", tmp_path / "m"), name, command, code=2)
+    assert_refused(firth("diff", "bert", name), command, code=2)
+    assert command in firth("recipes", name).out
+    assert firth("recipes", name, "--json").json["command"] == command
+    assert firth("recipes", "--json").json["recipes"][name]["year"] == FINETUNED[name].year
+    assert command.split()[:2] == ["firth", "finetune"]
 
 
 @EVERY

@@ -15,9 +15,10 @@ from firth.artifact.models import load
 from firth.errors import BudgetError, CorpusError, RecipeError
 from firth.fit import task_training
 from firth.fit import trainer as trainers
-from firth.fit.finetune import FinetuneRun, finetune
+from firth.fit.finetune import finetune
 from firth.fit.resolve_task import resolve_task
 from firth.fit.run import Budget
+from firth.fit.task_run import FinetuneRun
 from firth.fit.task_training import TaskBatches, depths, lowest_trainable_depth
 from firth.tasks.examples import TextExample
 from tests.fit.small_nets import sentences, small, small_bert, text

@@ -16,7 +16,8 @@ import torch
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load
 from firth.errors import AbilityError, ArtifactError, CorpusError, RecipeError
-from firth.fit.finetune import finetune, read_all
+from firth.fit.examples import read_all
+from firth.fit.finetune import finetune
 from firth.fit.linear import TAGGER_COSTS, resolve_linear, train_tagger
 from firth.fit.resolve_task import FinetuneConfig
 from firth.fit.train import train

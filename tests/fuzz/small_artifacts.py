@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -27,8 +27,9 @@ from firth.recipes.values import override
 from firth.tasks.examples import TagExample, TextExample
 from firth.tasks.linear_classifier import LinearClassifier, NgramFeatures
 from firth.tasks.linear_tagger import FeatureExtractor, LinearTagger
+from firth.tasks.many import ManyModel
 from firth.tasks.predictor import Predictor
-from firth.tasks.recipe import HeadRecipe, LinearRecipe, TaskRecipe
+from firth.tasks.recipe import HeadRecipe, LinearRecipe, ManyRecipe, NamedTask, TaskRecipe
 from firth.tasks.registry import make_task
 from firth.tasks.task import TaskModel
 from firth.text.corpus import read_corpus
@@ -177,6 +178,22 @@ def put_task(task: Any, folder: Path) -> None:
         put(TaskModel(recipe, base, make_task(recipe, base.network.vocabulary)), folder)
 
 
+def put_many(folder: Path) -> None:
+    base = net("bert")
+    heads = {"classify": HeadRecipe(), "pair": HeadRecipe(answer="san", turns=2), "tag": HeadRecipe(crf=True)}
+    recipes = {
+        task: TaskRecipe(task=cast(Any, task), network=base.recipe, head=head, labels=LABELS[task])
+        for task, head in heads.items()
+    }
+    named = tuple(NamedTask(name=f"{task}-1", recipe=recipe) for task, recipe in recipes.items())
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        models = {
+            one.name: TaskModel(one.recipe, base, make_task(one.recipe, base.network.vocabulary)) for one in named
+        }
+    put(ManyModel(ManyRecipe(network=base.recipe, tasks=named), base, models), folder)
+
+
 def put_linear(task: Any, folder: Path) -> None:
     rng = np.random.default_rng(0)
     recipe = LinearRecipe(task=task, tokenizer=words().recipe, labels=LABELS[task], features="tokens", min_count=1)
@@ -208,6 +225,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
     **{name: partial(put_net, name, settings) for name, settings in NETS.items()},
     **{f"output-{kind}": partial(put_net, "lstm", (f"output.kind={kind}",)) for kind in OUTPUTS},
     **{f"task-{task}": partial(put_task, task) for task in TASKS},
+    "many": put_many,
     **{f"linear-{task}": partial(put_linear, task) for task in LABELS},
 }
 """Kind of artifact -> what writes a small one to a folder."""
@@ -219,6 +237,10 @@ def use(model: Any) -> None:
     with np.errstate(all="ignore"):
         if isinstance(model, Predictor):
             model.predict(ITEMS[model.task])
+            return
+        if isinstance(model, ManyModel):
+            for name, one in model.tasks.items():
+                model.predict(ITEMS[one.task], task=name)
             return
         if isinstance(model, ClassifierModel):
             model.predict(QUERIES)

@@ -20,6 +20,7 @@ from typing import Any
 from firth.errors import CorpusError
 from firth.report.suite_files import read_contexts, read_labelled, read_pairs, read_questions
 from firth.tasks.readers.reader import read_task
+from firth.tasks.task_file import read_tasks
 from firth.text.corpus import read_corpus
 from firth.text.files import find_files
 from firth.text.readers import read_lines
@@ -231,6 +232,24 @@ def read_dictionary(path: Path) -> None:
     make_segmenter("rjieba", path).mark(CHINESE[0])
 
 
+TASK_FILE = """mixing = "sqrt"
+
+[[task]]
+name = "one"
+task = "classify"
+train = "a.tsv"
+dev = "builtin:pydoc"
+weight = 0.5
+columns = { text_a = "review" }
+
+[[task]]
+name = "two"
+task = "tag"
+train = "b.txt"
+dev = "b.txt"
+set = { "head.crf" = true, head.dropout = 0.3 }
+"""
+
 READERS: Sequence[FuzzReader] = (
     FuzzReader("text", text_samples, read_whole),
     FuzzReader("lines", text_samples, read_all_lines),
@@ -247,6 +266,7 @@ READERS: Sequence[FuzzReader] = (
         for task, samples in LABELLED.items()
     ),
     *(FuzzReader(name, partial(write, {"a.txt": sample}), read) for name, (read, sample) in SUITES.items()),
+    FuzzReader("task-file", partial(write, {"tasks.toml": TASK_FILE}), read_tasks),
     FuzzReader("store", store_samples, read_store),
     FuzzReader("cache", cache_samples, read_cache, short=20),
 )

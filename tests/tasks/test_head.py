@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from firth.nets.batch import Batch
-from firth.tasks.head import HeadEncoder, ScalarMix, pad_groups, pool
+from firth.tasks.groups import pad_groups, pool
+from firth.tasks.head import HeadEncoder, ScalarMix
 from firth.tasks.sequences import (
     InputSequence,
     SequenceBuilder,

@@ -8,7 +8,7 @@ from itertools import tee
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from firth.abilities import Predicts, TaskPredictor
+from firth.abilities import Predicts, TaskPredictor, for_task
 from firth.errors import AbilityError
 from firth.metrics.labels import matching_label
 from firth.progress import note
@@ -84,20 +84,30 @@ def without_labels(example: Example) -> Example:
 
 
 def evaluate_task(
-    model: Any, path: Path, *, seed: int = 0, skip_bad: bool = False, columns: Sequence[str] = ()
+    model: Any,
+    path: Path,
+    *,
+    task: str | None = None,
+    seed: int = 0,
+    skip_bad: bool = False,
+    columns: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The metrics of a model on labelled examples with their intervals, and those of a trivial baseline."""
-    predictor = require_task_predictor(model)
+    """The metrics of a model on labelled examples with their intervals, and those of a trivial baseline.
+
+    `task` names one of several that the model was fine-tuned for.
+    """
+    predictor = require_task_predictor(model, task)
     examples, answers = predict_labelled(predictor, path, skip_bad=skip_bad, columns=columns)
     return {"task": predictor.task} | predictor.measure(examples, answers, seed=seed)
 
 
-def require_task_predictor(model: Any) -> TaskPredictor:
-    """The model, or an adapter of a classifier; raises `AbilityError` if it is neither."""
-    if isinstance(model, TaskPredictor):
-        return model
-    if isinstance(model, Predicts):
-        return ClassifierAdapter(model)
+def require_task_predictor(model: Any, task: str | None = None) -> TaskPredictor:
+    """The model, its part for the `task` of that name, or an adapter of a classifier; else `AbilityError`."""
+    found = for_task(model, task)
+    if isinstance(found, TaskPredictor):
+        return found
+    if isinstance(found, Predicts):
+        return ClassifierAdapter(found)
     raise AbilityError(f"a {type(model).__name__} was not fine-tuned for a task: make one with firth finetune.")
 
 

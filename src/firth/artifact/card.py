@@ -27,6 +27,7 @@ _USES = {
     "similar": "firth similar MODEL WORD             the nearest words",
     "embed": "firth embed MODEL FILE -o OUT.npy    a vector for each line",
     "predict": "firth predict MODEL FILE -o OUT",
+    "predict-task": "firth predict MODEL FILE --task NAME -o OUT",
 }
 
 
@@ -116,6 +117,8 @@ def _summary(manifest: Manifest) -> str:
     except ArgumentError:  # a recipe of the user's own
         return what
     about = f"{entry.about} After {entry.paper} ({entry.year})."
+    if isinstance(tasks := manifest.recipe.get("tasks"), dict):
+        task = ", ".join(tasks)
     return f"{about} Made by Firth." if not task else f"Fine-tuned for {plain(task)} from {base}. {about}"
 
 
@@ -152,7 +155,8 @@ def _metrics(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
         if isinstance(interval, list | tuple) and len(interval) == 2:
             shown += f" ({plain(interval[0])} to {plain(interval[1])})"
         rows.append((plain(name), shown))
-    return rows[:_MAX_METRICS]
+    tasks = metrics.get("tasks")
+    return rows[: _MAX_METRICS * (len(tasks) if isinstance(tasks, dict) else 1)]
 
 
 def _use(recipe: Mapping[str, Any]) -> str:
@@ -161,7 +165,9 @@ def _use(recipe: Mapping[str, Any]) -> str:
         return "    firth train RECIPE CORPUS -o MODEL --tokenizer THIS"
     verbs: tuple[str, ...] = ("score", "generate")
     if kind in ("task", "linear"):
-        verbs = ("predict",)
+        verbs = ("predict", "embed") if kind == "task" else ("predict",)
+    elif kind == "many":
+        verbs = ("predict-task", "similar", "embed")
     elif kind in ("bag", "svd", "brown", "word2vec", "glove", "senses", "paragraph", "imported-vectors"):
         verbs = ("similar", "embed")
     elif kind == "classifier":

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from firth.abilities import Model
+from firth.abilities import FineTuned, Model, without_tasks
 from firth.artifact.card import CARD, make_card
 from firth.artifact.folder import Artifact, FileWriter, open_artifact, save_artifact, verify_artifact
 from firth.artifact.manifest import COPY_AGAIN, Manifest
@@ -15,6 +15,7 @@ from firth.artifact.restore import check_numbers, restore
 from firth.artifact.tensors import write_tensors
 from firth.errors import ArtifactError, reading
 from firth.files import digest_file
+from firth.progress import note
 from firth.recipes.families import Recipe
 from firth.recipes.values import recipe_from_json, recipe_to_json
 from firth.text.corpus import LAYOUTS
@@ -89,6 +90,14 @@ def load(folder: str | Path, *, verify: bool = True) -> Any:
         model = restore(recipe, arrays, tokenizer, _layout_of(artifact))
         model.card = artifact.read(CARD).decode() if CARD in artifact.manifest.files else ""
         return model
+
+
+def load_network(folder: str | Path) -> Any:
+    """The model of an artifact folder; of a fine-tuned one its network, which can do what it could before."""
+    model = load(folder)
+    if isinstance(model, FineTuned):
+        note(f"{folder} was fine-tuned: its network answers, without the head of a task.")
+    return without_tasks(model)
 
 
 def load_tokenizer(artifact: Artifact) -> Tokenizer:

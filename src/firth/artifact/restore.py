@@ -27,7 +27,7 @@ from firth.lm.language_model import LanguageModel
 from firth.nets.recipe import NetRecipe
 from firth.recipes.ensemble import EnsembleRecipe
 from firth.recipes.values import recipe_from_json
-from firth.tasks.recipe import LinearRecipe, TaskRecipe
+from firth.tasks.recipe import LinearRecipe, ManyRecipe, TaskRecipe
 from firth.text.layout import Layout
 from firth.tokens.tokenizer import Tokenizer
 from firth.vectors.recipe import (
@@ -144,6 +144,13 @@ def _(recipe: TaskRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) 
     from firth.tasks.registry import restore_task
 
     return restore_task(recipe, arrays, tokenizer, layout)
+
+
+@restore.register
+def _(recipe: ManyRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> Any:
+    from firth.tasks.many import restore_many
+
+    return restore_many(recipe, arrays, tokenizer, layout)
 
 
 @restore.register

@@ -69,6 +69,7 @@ def export_(
     model: options.Model,
     format: FormatArgument,
     path: Annotated[Path, Argument(help="The file or folder to write; .gz compresses, .bin is binary.")],
+    task: options.Task = None,
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
@@ -88,9 +89,10 @@ def export_(
     else:
         require_new_file(path, force, [model])
 
+    from firth.abilities import for_task
     from firth.artifact.models import load
 
-    report = export_model(load(model), format, path)
+    report = export_model(for_task(load(model), task), format, path)
     show(as_json, report, lambda: print_fields(report))
 
 

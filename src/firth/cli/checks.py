@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import get_args
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
 
 from firth.abilities import LAYERS
 from firth.errors import ArgumentError, near_miss
@@ -89,10 +90,19 @@ def check_temperature(given: float) -> None:
 
 def check_task(task: str, strategy: str | None, fields: Iterable[str]) -> None:
     """Raise unless task and strategy are known, and each field is named as the column of a part of the task."""
-    from firth.tasks.recipe import STRATEGIES, TASKS
+    from firth.tasks.recipe import MANY, STRATEGIES, TASKS
 
-    require_choice("task", task, TASKS)
+    require_choice("task", task, (*TASKS, MANY))
     require_choice("strategy", strategy, STRATEGIES)
+    if task == MANY:  # whose file names the fields of each task
+        return
     from firth.tasks.readers.columns import parse_columns, read_options
 
     read_options(task, True, parse_columns(fields))
+
+
+def check_examples(task: str, tasks: Path | None, given: Mapping[str, Any]) -> None:
+    """Raise unless a task has its examples, and several tasks the file that lists them."""
+    from firth.tasks.recipe import check_sources
+
+    check_sources(task, tasks, given)

@@ -38,6 +38,7 @@ def evaluate(
     restrict: Annotated[int, Option("--restrict", min=1, help="Analogies: only the N most frequent words.")] = 300_000,
     out: Annotated[Path | None, Option("-o", "--out", help="Task: error analysis, such as report.html.")] = None,
     force: options.Force = False,
+    task: options.Task = None,
     field: options.Columns = None,
     skip_bad: options.SkipBad = False,
     as_json: options.Json = False,
@@ -51,7 +52,7 @@ def evaluate(
     from firth import api
 
     choices: dict[str, Any] = {"method": method, "restrict": restrict, "columns": field or [], "skip_bad": skip_bad}
-    report = api.evaluate(model, suite, *files, **choices, out=out, force=force)
+    report = api.evaluate(model, suite, *files, **choices, out=out, force=force, task=task)
     show(as_json, {"suite": suite} | report, lambda: _print_task(report) if suite == "task" else _print(report))
 
 
@@ -100,6 +101,7 @@ def predict(
     out: Annotated[Path | None, Option("-o", "--out", help="JSONL file to write; default: print.")] = None,
     force: options.Force = False,
     count: Annotated[int, Option("--count", min=1, help="Number of the most probable labels of a text.")] = 1,
+    task: options.Task = None,
     field: options.Columns = None,
     encoding: options.Encoding = None,
     skip_bad: options.SkipBad = False,
@@ -108,6 +110,8 @@ def predict(
     """Predict the labels of texts, or the answers of a fine-tuned model.
 
     Example: firth predict sentiment reviews.txt -o labels.jsonl
+
+    Example: firth predict several reviews.txt --task sst2 -o labels.jsonl
     """
     from firth.files import new_file, require_new_file
     from firth.tasks.readers.columns import parse_columns
@@ -119,12 +123,12 @@ def predict(
     if out is not None:
         require_new_file(out, force, [file, model])
 
-    from firth.abilities import TaskPredictor
+    from firth.abilities import TaskPredictor, for_task
     from firth.apply.predict import ClassifierAdapter, predict_file, require_predicts
     from firth.artifact.models import load
     from firth.progress import progress
 
-    loaded: Any = load(model)
+    loaded: Any = for_task(load(model), task)
     is_task = isinstance(loaded, TaskPredictor)
     predictor = loaded if is_task else ClassifierAdapter(require_predicts(loaded), count)
     arguments: dict[str, Any] = {

@@ -20,6 +20,7 @@ Method = Annotated[str, Option("--method", help="Analogies: add (3CosAdd) or mul
 Json = Annotated[bool, Option("--json", help="Print one JSON object to standard output and nothing else.")]
 Force = Annotated[bool, Option("--force", help="Replace an existing file; never one that is read.")]
 Columns = Annotated[list[str] | None, Option("--field", help="Column or field of a part: ROLE=NAME, as text_a=review.")]
+Task = Annotated[str | None, Option("--task", help="Which of several tasks that the model was fine-tuned for.")]
 Field = Annotated[str, Option("--field", help="JSONL and Parquet: the field that holds the text.")]
 Encoding = Annotated[str | None, Option("--encoding", help="Encoding of the files.")]
 Layout = Annotated[str, Option("--layout", help="lines (of one sentence), prose (of one paragraph), wrapped, auto.")]
@@ -51,9 +52,9 @@ def _names_of(names: str) -> list[str]:
 
             return list(RECIPES)
         case "tasks":
-            from firth.tasks.recipe import TASKS
+            from firth.tasks.recipe import MANY, TASKS
 
-            return list(TASKS)
+            return [*TASKS, MANY]
         case "formats":
             from firth.artifact.formats import FORMATS
 

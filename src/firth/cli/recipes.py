@@ -24,7 +24,7 @@ def recipes(
 
     Example: firth recipes --tree
     """
-    from firth.recipes.table import RECIPES, lineage
+    from firth.recipes.table import FINETUNED, RECIPES, lineage
 
     if name is not None:
         _describe(name, as_json)
@@ -32,7 +32,7 @@ def recipes(
         for line in _draw_tree(list(lineage())):
             print(line)
     else:
-        rows = {known: _facts(known) for known in RECIPES}
+        rows = {known: _facts(known) for known in (*RECIPES, *FINETUNED)}
         show(as_json, {"recipes": rows}, lambda: _print_list(rows))
 
 
@@ -109,11 +109,12 @@ def _format_change(one: Any, two: Any) -> str:
 
 
 def _facts(name: str) -> dict[str, Any]:
-    from firth.recipes.table import find_entry
+    from firth.recipes.table import FINETUNED, find_entry
 
-    entry = find_entry(name)
+    entry = FINETUNED[name] if name in FINETUNED else find_entry(name)
     fields = ("family", "year", "paper", "parents", "about")
-    return {field: getattr(entry, field) for field in fields} | {"parents": list(entry.parents)}
+    command = {"command": FINETUNED[name].command} if name in FINETUNED else {}
+    return {field: getattr(entry, field) for field in fields} | {"parents": list(entry.parents)} | command
 
 
 def _print_list(rows: dict[str, dict[str, Any]]) -> None:
@@ -130,12 +131,21 @@ def _describe(name: str, as_json: bool) -> None:
     from firth.recipes.values import describe_type, field_types, flatten, recipe_to_json
 
     facts = _facts(name)
+
+    def title() -> None:
+        print(f"{name} ({facts['year']}): {facts['about']}")
+        print(f"  {facts['paper']}" + (f"; after {', '.join(facts['parents'])}" if facts["parents"] else ""))
+        if "command" in facts:
+            print(f"Made by {facts['command']}")
+
+    if "command" in facts:
+        show(as_json, {"name": name, **facts}, title)
+        return
     recipe = find_recipe(name)
     values = recipe_to_json(recipe)
 
     def text() -> None:
-        print(f"{name} ({facts['year']}): {facts['about']}")
-        print(f"  {facts['paper']}" + (f"; after {', '.join(facts['parents'])}" if facts["parents"] else ""))
+        title()
         print("Fields, set with --set field=value:")
         hints = field_types(type(recipe))
         for field, value in flatten(values).items():
@@ -148,15 +158,16 @@ def _describe(name: str, as_json: bool) -> None:
 
 def _draw_tree(lines: list[tuple[int, str]]) -> list[str]:
     """The lineage as a text tree, drawn from the last line up so that each branch knows what follows it."""
-    from firth.recipes.table import RECIPES
+    from firth.recipes.table import FINETUNED, RECIPES
 
+    members = RECIPES | FINETUNED
     drawn: list[str] = []
     below: set[int] = set()  # depths with a later sibling
     for depth, name in reversed(lines):
         branch = "".join("│  " if level in below else "   " for level in range(1, depth))
         if depth:
             branch += "├─ " if depth in below else "└─ "
-        entry = RECIPES[name]
+        entry = members[name]
         drawn.append(f"{branch}{name} ({entry.year})  {entry.about}")
         below = {level for level in below if level < depth} | {depth}
     return drawn[::-1]

@@ -19,6 +19,7 @@ def summarise_artifact(facts: Mapping[str, Any]) -> dict[str, str]:
     budget = facts["budget"]
     rows: dict[str, Iterable[str] | str] = {
         "model": f"{facts['name']} ({facts['kind']}), {format_bytes(facts['bytes'])} in {facts['folder']}",
+        **_describe_tasks(facts["recipe"]),
         "recipe": _describe_recipe(facts["name"], facts["recipe"]),
         "tokenizer": _describe_tokenizer(_tokenizer_of(facts["recipe"])),
         "text": _describe_text(facts["corpus"]),
@@ -71,6 +72,14 @@ def _describe_recipe(name: str, recipe: dict[str, Any]) -> list[str]:
         return [f"{name}, as firth recipes lists it"]
     first, *others = (f"{field}={format_value(value)}" for field, (_, value) in changed.items())
     return [f"{name} with {first}", *others]
+
+
+def _describe_tasks(recipe: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The tasks of a model that has several, by name."""
+    tasks = recipe.get("tasks")
+    if not isinstance(tasks, dict):
+        return {}
+    return {"tasks": [f"{name} ({one.get('task')})" for name, one in tasks.items() if isinstance(one, dict)]}
 
 
 def _tokenizer_of(recipe: Mapping[str, Any]) -> Mapping[str, Any]:

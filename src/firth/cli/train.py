@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from firth.arguments import check_licence
 from firth.cli import options
-from firth.cli.checks import check_budget, check_reading, check_recipe, check_task
+from firth.cli.checks import check_budget, check_examples, check_reading, check_recipe, check_task
 from firth.cli.console import (
     INTERVAL,
     checking_arguments,
@@ -179,12 +179,16 @@ def finetune(
     model: options.Model,
     task: Annotated[
         str,
-        Argument(help="classify, pair, tag, span, choice or generate.", autocompletion=options.completion("tasks")),
+        Argument(
+            help="classify, pair, tag, span, choice, generate, or many at once.",
+            autocompletion=options.completion("tasks"),
+        ),
     ],
-    train: Annotated[str, Option("--train", help="Labelled training examples.")],
-    dev: Annotated[str, Option("--dev", help="Labelled examples that select the checkpoint.")],
     out: options.Out,
+    train: Annotated[str | None, Option("--train", help="Labelled training examples.")] = None,
+    dev: Annotated[str | None, Option("--dev", help="Labelled examples that select the checkpoint.")] = None,
     test: Annotated[str | None, Option("--test", help="Labelled examples for the final evaluation.")] = None,
+    tasks: Annotated[Path | None, Option("--tasks", help="many: the TOML file that lists the tasks.")] = None,
     strategy: Annotated[
         str | None, Option("--strategy", help="full, frozen, features, discriminative or gradual.")
     ] = None,
@@ -206,9 +210,13 @@ def finetune(
     """Fine-tune a model for a task: text classification, pairs, tagging, reading comprehension, choice, generation.
 
     Example: firth finetune bert classify --train reviews.train.tsv --dev reviews.dev.tsv -o sentiment
+
+    Example: firth finetune bert many --tasks tasks.toml -o several
     """
     with checking_arguments():
         check_task(task, strategy, field or [])
+        single = {"--test": test, "--field": field, "--decoder": decoder}
+        check_examples(task, tasks, {"--train": train, "--dev": dev, **single})
         check_budget(budget)
         check_reading("auto", None, [domain])
 
@@ -218,7 +226,7 @@ def finetune(
 
     several: dict[str, Any] = {"search": search, "seeds": seeds} if search or seeds > 1 else {}
     run: Callable[..., Any] = finetune_all if several else run_one
-    examples = {"train": train, "dev": dev, "test": test, "columns": field or [], "skip_bad": skip_bad}
+    examples = {"train": train, "dev": dev, "test": test, "tasks": tasks, "columns": field or [], "skip_bad": skip_bad}
     stages = {"domain": domain, "task_text": task_text, "budget": budget, "decoder": decoder, "random": random}
     running = {"seed": seed, "threads": threads, "resume": resume, **several}
     run(model, task, out=out, strategy=strategy, settings=settings or [], **examples, **stages, **running)
@@ -238,4 +246,10 @@ def _print_finetuned(facts: dict[str, Any]) -> None:
         print(f"stage {stage['stage']}: {format_value(round(stage['budget']['spent']['seconds']))} s{effect}")
     for part in ("dev", "test"):
         print_metrics(metrics.get(part, {}), f"{part} ")
+    for name, one in metrics.get("tasks", {}).items():
+        print(f"{name}: {one['task']}, {format_value(one['examples'])} examples")
+        for part in ("dev", "test"):
+            print_metrics(one.get(part, {}), f"{name} {part} ")
+    if "mean" in metrics:
+        print(f"mean of the main metrics on dev: {format_value(metrics['mean'])}")
     print(INTERVAL)

@@ -53,11 +53,11 @@ def score(
 
     from firth.abilities import HasLayers, Score
     from firth.apply.score import directions, explain_text, line_row, open_texts, score_lines, summarise
-    from firth.artifact.models import load
+    from firth.artifact.models import load_network
     from firth.cores import limit_threads
     from firth.progress import progress
 
-    loaded: Any = load(model)
+    loaded: Any = load_network(model)
     texts = open_texts(loaded, files, cast(Context, context), encoding=encoding, layout=layout)
     several = len(texts.files) > 1
     total = Score()
@@ -122,10 +122,10 @@ def generate(
 
     from firth.abilities import Generates, HasLayers
     from firth.apply.score import next_tokens
-    from firth.artifact.models import load
+    from firth.artifact.models import load_network
     from firth.errors import AbilityError
 
-    loaded: Any = load(model)
+    loaded: Any = load_network(model)
     if not isinstance(loaded, Generates):
         raise AbilityError(f"{model} cannot generate text: generate with a language model, such as gpt, lstm or mkn5.")
     if next_count is not None:
@@ -153,9 +153,9 @@ def fill(
     Example: firth fill b "The capital of France is [MASK]."
     """
     from firth.apply.fill import fill_text
-    from firth.artifact.models import load
+    from firth.artifact.models import load_network
 
-    masks = fill_text(load(model), text, top)
+    masks = fill_text(load_network(model), text, top)
     show(as_json, {"masks": masks}, lambda: _print_masks(masks))
 
 
@@ -206,10 +206,10 @@ def similar(
         require_outside_artifacts(map)
 
     from firth.abilities import HasLayers
-    from firth.artifact.models import load
+    from firth.artifact.models import load_network
     from firth.errors import AbilityError
 
-    loaded: Any = load(model)
+    loaded: Any = load_network(model)
     if map is not None:
         _draw_map(loaded, given, count or 200, map, as_json)
     elif odd:
@@ -310,8 +310,8 @@ def embed(
     require_new_file(out, force, [file, model])
 
     from firth.apply.embed import embed_file
-    from firth.artifact.models import load
+    from firth.artifact.models import load_network
 
     arguments = {name: value for name, value in given.items() if value is not None}
-    report = embed_file(load(model), file, out, encoding, unit=unit, **arguments)
+    report = embed_file(load_network(model), file, out, encoding, unit=unit, **arguments)
     show(as_json, report, lambda: print_fields(report))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from firth.abilities import without_tasks
 from firth.arguments import check_licence, require_list, require_path
 from firth.artifact.any_model import AnyModel
 from firth.artifact.folder import Artifact, open_artifact
@@ -30,6 +31,7 @@ from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, join_licenc
 from firth.fit.train import token_metrics
 from firth.fit.vectors import adapt_vectors
 from firth.recipes.values import Settings, override, setting_list
+from firth.tasks.recipe import base_name
 from firth.text.corpus import Corpus
 from firth.tokens.build import open_store
 from firth.tokens.coverage import note_poor_coverage
@@ -42,6 +44,7 @@ from firth.vectors.recipe import Word2vecRecipe
 _VECTOR_FIELDS = ("epochs", "lr", "mode", "subsample", "negatives", "window")  # that may be changed
 _NET_FIELDS = ("objectives", "sequence.format", "learning", "tokenizer.vocab_size")  # that may be changed
 _FIXED_NET_FIELDS = ("tokenizer", "embedding", "encoder", "visibility", "output")
+_FINETUNED = ("task", "many")  # types of recipes of models whose network can be trained further
 _GROWTH = 1.25  # factor by which a vocabulary grows by default
 
 
@@ -65,15 +68,16 @@ def adapt(
 
     The vocabulary of a tokenizer grows by a quarter or to `vocab_size`; the ids of its tokens stay. An n-gram model
     becomes exactly the one that training on all the text would give: texts and counts of other models are added, and
-    with `remove` subtracted. Skip-gram, CBOW and fastText vectors are trained further, with new words. Networks are
-    trained further with the same tokens as long as `budget` allows; `resume` continues an interrupted run. `licence` is
-    that of the corpora, which is recorded after the licence of the model's own text.
+    with `remove` subtracted. Skip-gram, CBOW and fastText vectors are trained further, with new words. Networks, also
+    those of fine-tuned models, are trained further with the same tokens as long as `budget` allows; `resume` continues
+    an interrupted run. `licence` is that of the corpora, which is recorded after the licence of the model's own text.
     """
     folder, settings = require_path(out, "out", "the folder to write"), setting_list(settings)
     add, remove = require_list(add, "add"), require_list(remove, "remove")
     check_licence(licence)
     artifact = open_artifact(require_path(model, "model", "the folder of a saved model"))
-    if artifact.manifest.kind == "nets":
+    is_net = artifact.manifest.kind == "nets" or artifact.manifest.recipe.get("type") in _FINETUNED
+    if is_net:
         if is_finished(folder, resume):
             clear_finished(folder)
             return cast(AnyModel, load(folder))
@@ -86,7 +90,7 @@ def adapt(
         require_free(folder)
     if not (corpora or add or remove):
         raise RecipeError("nothing to adapt to was given: name a corpus, or --add or --remove.")
-    old = load(model)
+    old = without_tasks(load(model))
     own_licence = artifact.manifest.corpus.get("licence")
     joined = join_licences(own_licence, licence) if corpora or add else own_licence
 
@@ -100,7 +104,6 @@ def adapt(
         raise AbilityError(
             f"{model} ({artifact.manifest.name}) holds no counts to add to: name a corpus without --add."
         )
-    is_net = artifact.manifest.kind == "nets"
     is_word2vec = isinstance(old, VectorModel) and isinstance(old.recipe, Word2vecRecipe)
     if not (is_net or is_word2vec or isinstance(old, Tokenizer)):
         raise AbilityError(f"{model} ({artifact.manifest.name}) cannot be trained further: train it on all the text.")
@@ -120,7 +123,7 @@ def adapt(
     )
     adapt_model = _adapt_net if is_net else _adapt_vectors if is_word2vec else _adapt_tokenizer
     with training_place(folder, resume):
-        adapt_model(old, run).save(folder, run, artifact.manifest.name, run.seed, {})
+        adapt_model(old, run).save(folder, run, base_name(artifact.manifest.name), run.seed, {})
     return cast(AnyModel, load(folder, verify=False))
 
 
@@ -147,6 +150,8 @@ def _adapt_net(old: Any, run: TrainingRun) -> TrainingResult:
     from firth.nets.recipe import NetRecipe
 
     recipe = cast(NetRecipe, override(old.recipe, run.settings))
+    if not recipe.objectives:
+        raise AbilityError("the network was made of word vectors and has no objective: adapt the vectors instead.")
     tokens = old.recipe.tokenizer
     if tokens != recipe.tokenizer == replace(tokens, vocab_size=recipe.tokenizer.vocab_size):
         old = grow_vocabulary(old, run.corpus, recipe.tokenizer.vocab_size or 0, run.threads)

@@ -15,7 +15,9 @@ from firth.nets.network import Vocabulary, build_network
 from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe, OutputRecipe, SequenceRecipe
 from firth.nets.restore import load_tensors, make_model
 from firth.objectives.clm import CausalLM
-from firth.tasks.generate import is_masked_lm
+from firth.tasks.generate import EncoderDecoderTask, is_masked_lm
+from firth.tasks.many import ManyModel
+from firth.tasks.task import Task, TaskModel
 from firth.text.corpus import Corpus
 from firth.tokens.tokenizer import FIRST_WORD, UNK, Tokenizer
 from firth.tokens.train import extend_tokenizer
@@ -25,15 +27,32 @@ _SPREAD = 0.1  # standard deviation of the vectors of words without one
 
 
 def backbone(model: Any) -> NetModel:
-    """A neural model itself, or word vectors as an embedding network."""
+    """A neural model itself, the network of a fine-tuned model, or word vectors as an embedding network."""
     if isinstance(model, NetModel):
         return model
+    if isinstance(model, TaskModel | ManyModel):
+        return model.base
     if isinstance(model, VectorModel):
         return embedding_network(model)
     raise AbilityError(
         f"a {type(model).__name__} has neither hidden states nor vectors: fine-tune a network or word vectors, or "
         "train fasttext-classifier on the labelled texts."
     )
+
+
+def earlier_tasks(model: Any, name: str | None = None) -> list[Task]:
+    """What a model was fine-tuned for already; of several tasks the one of that name, if there is one."""
+    if isinstance(model, ManyModel):
+        return [one.head for one in ([model.tasks[name]] if name in model.tasks else model.tasks.values())]
+    return [model.head] if isinstance(model, TaskModel) else []
+
+
+def earlier_decoder(model: Any) -> NetModel | None:
+    """The decoder of a model that was fine-tuned to generate with one."""
+    if not (isinstance(model, TaskModel) and isinstance(model.head, EncoderDecoderTask)):
+        return None
+    network, base = model.head.decoder, model.base
+    return make_model(network.recipe, network, base.tokenizer, base.layout, base.unknown_word_model)
 
 
 def embedding_network(model: VectorModel) -> NetModel:

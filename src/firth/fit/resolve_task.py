@@ -20,6 +20,7 @@ from firth.tasks.recipe import HeadRecipe, Strategy, TaskName, TaskRecipe, defau
 
 if TYPE_CHECKING:
     from firth.nets.model import NetModel
+    from firth.tasks.task import Task
 
 _MANY = 20  # distinct numbers above which labels are values rather than classes
 _NEARLY_ALL = 0.9  # fraction of numbers among labels above which other labels are errors
@@ -56,6 +57,10 @@ class FinetuneConfig:
     """The digest of the model's weights, and of the decoder's if there is one."""
     decoder: NetModel | None = None
     """The network that generates, if it is not the model itself."""
+    earlier: Sequence[Task] = ()
+    """What the model was fine-tuned for before."""
+    all_examples: int | None = None
+    """The number of training examples of all tasks, if there are several."""
 
 
 def resolve_task(
@@ -65,8 +70,9 @@ def resolve_task(
     strategy: Strategy | None,
     settings: Sequence[str],
     decoder: NetRecipe | None = None,
+    all_examples: int | None = None,
 ) -> TaskRecipe:
-    """The recipe of a task for a network, with all fields resolved."""
+    """The recipe of a task for a network, with all fields resolved; `all_examples`: those of all tasks of the run."""
     labels, form = labels_of(task, examples)
     transformer = network.encoder.kind == "transformer"
     whole = transformer or network.encoder.kind == "none" or task == "generate"
@@ -86,7 +92,7 @@ def resolve_task(
         learning=default_learning(),
     )
     recipe = cast(TaskRecipe, override(recipe, settings))
-    return _learning(recipe, len(examples), settings)
+    return _learning(recipe, all_examples or len(examples), settings)
 
 
 def with_dropout(network: NetRecipe) -> NetRecipe:

@@ -96,7 +96,8 @@ def finetune_all(
     choices: list[tuple[str, ...]] = [()]
     if search:
         recipe = recipe_from_json(open_artifact(Path(model)).manifest.recipe)
-        choices = grid(finetune_lr(recipe, "full") if isinstance(recipe, NetRecipe) else HEAD_LR)
+        network = getattr(recipe, "network", recipe)  # that of a fine-tuned model
+        choices = grid(finetune_lr(network, "full") if isinstance(network, NetRecipe) else HEAD_LR)
     trials: list[Trial] = []
     for number, (choice, one) in enumerate(itertools.product(choices, range(seed, seed + seeds))):
         run_folder = runs / str(number)
@@ -104,9 +105,9 @@ def finetune_all(
         finetune(
             model, task, out=run_folder, settings=[*settings, *choice], seed=one, resume=run_folder.exists(), **options
         )
-        found = open_artifact(run_folder).manifest.metrics["dev"]
-        metric = found["main"]
-        trials.append(Trial(choice, one, run_folder, metric, found[metric]))
+        metrics = open_artifact(run_folder).manifest.metrics
+        found = metrics.get("dev", {"main": "mean", "mean": metrics.get("mean")})  # of several tasks
+        trials.append(Trial(choice, one, run_folder, found["main"], found[found["main"]]))
     table = [summary([one for one in trials if one.settings == choice]) for choice in choices]
     best = max(range(len(choices)), key=lambda row: (table[row]["mean"], -row))
     chosen = max((one for one in trials if one.settings == choices[best]), key=lambda one: (one.value, -one.seed))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,12 +16,13 @@ from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.network import Network
 from firth.objectives.heads.head import ObjectiveHead
-from firth.tasks.recipe import TaskRecipe
+from firth.tasks.recipe import Mixing, TaskRecipe
 from firth.tasks.sequences import InputSequence, Ints, count_text_tokens, pack
 from firth.tasks.task import Task
 from firth.tokens.tokenizer import FIRST_WORD
 
 _MAX_TOKENS = 8_192  # approximate size of a micro-batch; gradients are accumulated
+_MIXTURE = 0x31D4  # seed of the order of tasks
 _ORDER = 0x7A5C  # seed of the order of examples, distinct from those of other random numbers
 
 
@@ -43,6 +44,11 @@ class TaskBatches:
         """Whether any token of the examples is in the vocabulary."""
         return any((one.ids >= FIRST_WORD).any() for sequences in self.examples for one in sequences)
 
+    @property
+    def steps(self) -> int:
+        """Steps of an epoch."""
+        return -(-len(self.examples) // self.recipe.learning.batch)
+
     def _shuffle(self, epoch: int) -> Ints:
         rng = np.random.Generator(np.random.SFC64([self.seed, epoch, _ORDER]))
         return rng.permutation(len(self.examples))
@@ -58,8 +64,62 @@ class TaskBatches:
         return batches, after if after.row < len(self.examples) else Cursor(cursor.epoch + 1, 0)
 
 
+class TaskMixture:
+    """Batches of several tasks, of one task each, in a new order in each epoch.
+
+    The order of tasks is a function of (seed, epoch). With the mixing `size` an epoch has every batch of every task
+    once (Liu et al. 2019, algorithm 1). With `sqrt` or `equal` it has as many batches in all, divided by the square
+    root of the numbers of batches or equally; a task goes on where it stopped in the epoch before, and begins anew
+    after its last batch.
+    """
+
+    def __init__(
+        self, tasks: Sequence[TaskBatches], objectives: Sequence[frozenset[str]], mixing: Mixing, seed: int
+    ) -> None:
+        """objectives: for each task the losses that its batches are for."""
+        self.tasks, self.objectives, self.seed = tasks, objectives, seed
+        self.sizes = [one.steps for one in tasks]
+        self.shares = mixing_shares(self.sizes, mixing)
+        fractions = (share / size for share, size in zip(self.shares, self.sizes, strict=True))
+        self.tokens = round(sum(one.tokens * part for one, part in zip(tasks, fractions, strict=True)))
+        self.split = sum(one.split for one in tasks)
+        self._order = lru_cache(maxsize=2)(self._shuffle)
+
+    def _shuffle(self, epoch: int) -> tuple[Ints, Ints]:
+        """The task of each step of an epoch, and which of the task's batches in this epoch it is."""
+        rng = np.random.Generator(np.random.SFC64([self.seed, epoch, _MIXTURE]))
+        order = rng.permutation(np.repeat(np.arange(len(self.shares)), self.shares))
+        number = np.empty_like(order)
+        for task, share in enumerate(self.shares):
+            number[order == task] = np.arange(share)
+        return order, number
+
+    def step(self, cursor: Cursor, length: int | None = None) -> tuple[list[Batch], Cursor]:
+        """The batches of the step at a cursor, whose row counts the steps of an epoch, and the next cursor."""
+        order, number = self._order(cursor.epoch)
+        task = int(order[cursor.row])
+        epoch, row = divmod(cursor.epoch * self.shares[task] + int(number[cursor.row]), self.sizes[task])
+        own = self.tasks[task]
+        batches, _ = own.step(Cursor(epoch, row * own.recipe.learning.batch))
+        for batch in batches:
+            batch.objectives = self.objectives[task]
+        after = Cursor(cursor.epoch, cursor.row + 1)
+        return batches, after if after.row < order.size else Cursor(cursor.epoch + 1, 0)
+
+
+def mixing_shares(sizes: Sequence[int], mixing: Mixing) -> list[int]:
+    """The number of batches of each task in an epoch.
+
+    >>> [mixing_shares([90, 10], mixing) for mixing in ("size", "sqrt", "equal")]
+    [[90, 10], [75, 25], [50, 50]]
+    """
+    power = {"size": 1.0, "sqrt": 0.5, "equal": 0.0}[mixing]
+    weights = [size**power for size in sizes]
+    return [max(1, round(sum(sizes) * weight / sum(weights))) for weight in weights]
+
+
 class TaskTrainingModule(TrainingModule):
-    """A network with a task; the strategy decides which parameters are trained.
+    """A network with its tasks, of which each batch is for one; the strategy decides which parameters are trained.
 
     full            all of them
     frozen          the head only
@@ -68,9 +128,12 @@ class TaskTrainingModule(TrainingModule):
     gradual         the head, and in each epoch one more layer from the top (same)
     """
 
-    def __init__(self, network: Network, task: Task, recipe: TaskRecipe, auxiliary: dict[str, ObjectiveHead]) -> None:
-        super().__init__(network, {task.name: task, **auxiliary})
-        self.recipe, self.task = recipe, task
+    def __init__(
+        self, network: Network, tasks: Mapping[str, Task], recipe: Any, auxiliary: Mapping[str, ObjectiveHead]
+    ) -> None:
+        """tasks: by the names of their parameters. recipe: with `learning`, `strategy` and `layer_decay`."""
+        super().__init__(network, {**tasks, **auxiliary})
+        self.recipe = recipe
         self.depths = depths(network)
         self.top = max(self.depths.values(), default=0)
         self.is_frozen = recipe.strategy in ("frozen", "features")
@@ -78,20 +141,22 @@ class TaskTrainingModule(TrainingModule):
             network.requires_grad_(False)
 
     def losses(self, batch: Batch, rng: DropoutRng | None) -> dict[str, Loss]:
-        """The losses of the task and of an auxiliary language model; a frozen network has no dropout."""
-        positions = None if len(self.heads) > 1 else self.task.positions(batch)
+        """The losses of a task and of an auxiliary language model; a frozen network has no dropout."""
+        heads = self.active(batch)
+        positions = None if len(heads) > 1 else heads[0].positions(batch)
         states = self.network(batch, positions, None if self.is_frozen else rng)
-        return {one.name: one.loss(self.network, states, batch, rng) for one in self.objectives}
+        return {one.name: one.loss(self.network, states, batch, rng) for one in heads}
 
     def flops(self, batch: Batch) -> float:
         """FLOPs of forward and backward on a batch; the output layer counts only if it is used."""
-        network = super().flops(batch)
-        if not self.task.uses_output_layer and len(self.heads) == 1:
-            positions = self.task.positions(batch)
+        network, heads = super().flops(batch), self.active(batch)
+        task = next(one for one in heads if isinstance(one, Task))
+        if not task.uses_output_layer and len(heads) == 1:
+            positions = task.positions(batch)
             network -= (
                 BACKWARD * (batch.ids.numel() if positions is None else len(positions)) * self.network.output.flops()
             )
-        return (network / BACKWARD if self.is_frozen else network) + BACKWARD * self.task.flops(batch)
+        return (network / BACKWARD if self.is_frozen else network) + BACKWARD * task.flops(batch)
 
     def on_progress(self, fraction: float) -> Iterable[Tensor]:
         """gradual: unfreeze one more layer in each epoch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from firth.counts.recipe import CacheRecipe, ClassRecipe, MaxentRecipe, MixtureRecipe, NgramRecipe
 from firth.nets.recipe import NetRecipe
 from firth.recipes.ensemble import EnsembleRecipe
-from firth.tasks.recipe import LinearRecipe, TaskRecipe
+from firth.tasks.recipe import LinearRecipe, ManyRecipe, TaskRecipe
 from firth.tokens.recipe import TokenizerRecipe
 from firth.vectors.recipe import (
     BagRecipe,
@@ -31,6 +31,7 @@ Recipe = (
     | NetRecipe
     | EnsembleRecipe
     | TaskRecipe
+    | ManyRecipe
     | LinearRecipe
 )
 
@@ -53,5 +54,6 @@ FAMILIES: dict[str, type[Recipe]] = {
     "nets": NetRecipe,
     "ensemble": EnsembleRecipe,
     "task": TaskRecipe,
+    "many": ManyRecipe,
     "linear": LinearRecipe,
 }

@@ -1,4 +1,4 @@
-"""The table of all recipes that can be trained, and their lineage."""
+"""The tables of all recipes that can be trained and of members made by fine-tuning, and their lineage."""
 
 from __future__ import annotations
 
@@ -30,6 +30,19 @@ class RecipeEntry:
     def about(self) -> str:
         """A description of one line."""
         return (inspect.getdoc(self.make) or "").splitlines()[0]
+
+
+@dataclass(frozen=True)
+class FinetunedEntry:
+    """A member of the lineage that is not trained on text, but made of a trained model by fine-tuning."""
+
+    about: str
+    year: int
+    paper: str
+    parents: tuple[str, ...]
+    command: str
+    """How it is made."""
+    family: str = "tasks"
 
 
 def _entry(make: Callable[[], Recipe], year: int, paper: str, *parents: str) -> RecipeEntry:
@@ -142,6 +155,11 @@ RECIPES: dict[str, RecipeEntry] = {
     "electra": _entry(nets.electra, 2020,
         "Clark et al., ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", "bert"),
 }
+FINETUNED: dict[str, FinetunedEntry] = {
+    "mt-dnn": FinetunedEntry("BERT fine-tuned for several tasks at once, each with a head of its own.", 2019,
+        "Liu et al., Multi-Task Deep Neural Networks for Natural Language Understanding", ("bert",),
+        "firth finetune MODEL many --tasks FILE.toml"),
+}
 # fmt: on
 
 
@@ -161,6 +179,8 @@ def find_entry(name: str) -> RecipeEntry:
             return replace(make(), order=int(short[2]))
 
         return replace(long, make=make_order)
+    if name in FINETUNED:
+        raise ArgumentError(f"{name} is made of a trained model, not of text: use {FINETUNED[name].command}.")
     if name not in RECIPES:
         raise ArgumentError(f"there is no recipe {name!r:.80}: {near_miss(name, RECIPES)}")
     return RECIPES[name]
@@ -180,13 +200,14 @@ def find_recipe(name: str) -> Recipe:
 
 
 def lineage() -> Iterator[tuple[int, str]]:
-    """(depth, name) of all recipes, each below its first parent, older ones first."""
+    """(depth, name) of all members of the lineage, each below its first parent, older ones first."""
+    members = RECIPES | FINETUNED
     children: dict[str | None, list[str]] = {}
-    for name, entry in RECIPES.items():
+    for name, entry in members.items():
         children.setdefault(entry.parents[0] if entry.parents else None, []).append(name)
 
     def walk(parent: str | None, depth: int) -> Iterator[tuple[int, str]]:
-        for name in sorted(children.get(parent, []), key=lambda name: (RECIPES[name].family, RECIPES[name].year)):
+        for name in sorted(children.get(parent, []), key=lambda name: (members[name].family, members[name].year)):
             yield depth, name
             yield from walk(name, depth + 1)
 

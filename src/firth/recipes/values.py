@@ -16,10 +16,13 @@ from firth.objectives.registry import OBJECTIVES, parse_objectives
 from firth.recipes.families import FAMILIES, Recipe
 from firth.recipes.peers import peer_hint
 from firth.recipes.table import RECIPES, find_recipe
+from firth.tasks.recipe import SHARED_FIELDS, NamedTask, TaskRecipe
 
 _NAMES = tuple[str, ...]
 OBJECTIVE_TUPLE = tuple[Objective, ...]
 """The type of a field that holds objectives."""
+NAMED_TASKS = tuple[NamedTask, ...]
+"""The type of a field that holds several tasks."""
 _TYPES = {
     int: "a whole number",
     float: "a number",
@@ -28,6 +31,7 @@ _TYPES = {
     type(None): "none",
     _NAMES: "names with commas between them",
     OBJECTIVE_TUPLE: "names with + between them",
+    NAMED_TASKS: "named tasks",
 }
 _WRONG = object()
 
@@ -45,14 +49,21 @@ def _to_json(part: Any) -> dict[str, Any]:
         value = getattr(part, field.name)
         if dataclasses.is_dataclass(value):
             value = _to_json(value)
-        elif _is_objectives(value):
+        elif _is_tuple_of(value, Objective):
             value = {one.name: _to_json(one) for one in value}
+        elif _is_tuple_of(value, NamedTask):
+            value = {one.name: {"weight": one.weight, **_own_fields(one.recipe)} for one in value}
         found[field.name] = value
     return found
 
 
-def _is_objectives(value: Any) -> bool:
-    return isinstance(value, tuple) and bool(value) and all(isinstance(one, Objective) for one in value)
+def _own_fields(recipe: TaskRecipe) -> dict[str, Any]:
+    """The fields of one of several tasks that are not those of all."""
+    return {name: value for name, value in _to_json(recipe).items() if name not in SHARED_FIELDS}
+
+
+def _is_tuple_of(value: Any, kind: type) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(isinstance(one, kind) for one in value)
 
 
 def recipe_from_json(data: dict[str, Any]) -> Recipe:
@@ -97,6 +108,8 @@ def _from_json(kind: type, data: Any, where: str) -> Any:
         nested = _nested_recipe(hint)
         if hint == OBJECTIVE_TUPLE:
             value = _objectives_from_json(value, f"{where}.{name}")
+        elif hint == NAMED_TASKS:
+            value = _tasks_from_json(value, {field: data[field] for field in SHARED_FIELDS}, f"{where}.{name}")
         elif nested is not None and not (value is None and fits(None, hint)):
             value = _from_json(nested, value, f"{where}.{name}")
         elif not fits(value, hint):
@@ -111,6 +124,20 @@ def _objectives_from_json(data: Any, where: str) -> tuple[Objective, ...]:
     if not isinstance(data, dict) or not data.keys() <= OBJECTIVES.keys():
         raise ArtifactError(f"{where} is {data!r:.80}, not objectives of this Firth: upgrade it to read the recipe.")
     return tuple(_from_json(OBJECTIVES[name], fields, f"{where}.{name}") for name, fields in data.items())
+
+
+def _tasks_from_json(data: Any, shared: dict[str, Any], where: str) -> tuple[NamedTask, ...]:
+    if not isinstance(data, dict) or not all(isinstance(fields, dict) for fields in data.values()):
+        raise ArtifactError(f"{where} is {data!r:.80}, not tasks by name: train the model again.")
+    found = []
+    for name, fields in data.items():
+        fields = dict(fields)
+        weight = fields.pop("weight", None)
+        if not fits(weight, float):
+            raise ArtifactError(f"{where}.{name:.80}.weight is {weight!r:.80}, not a number: train the model again.")
+        recipe = _from_json(TaskRecipe, fields | shared, f"{where}.{name:.80}")
+        found.append(NamedTask(name=name, weight=weight, recipe=recipe))
+    return tuple(found)
 
 
 def flatten(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:

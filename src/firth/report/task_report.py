@@ -55,6 +55,7 @@ def write_task_report(
     out: Path,
     *,
     name: str,
+    task: str | None = None,
     seed: int = 0,
     skip_bad: bool = False,
     columns: Sequence[str] = (),
@@ -62,12 +63,12 @@ def write_task_report(
     """Evaluate a model as `evaluate_task` does and write the page; returns the metrics and the path of the page."""
     if out.is_dir():
         raise OutputError(f"{out} is a folder: name a file with -o, such as {out / 'report.html'}.")
-    predictor: Any = require_task_predictor(model)
+    predictor: Any = require_task_predictor(model, task)
     with new_file(out) as file:
         examples, answers = predict_labelled(predictor, path, skip_bad=skip_bad, columns=columns)
         metrics: dict[str, Any] = predictor.measure(examples, answers, seed=seed)
         report = {
-            "model": name,
+            "model": name if task is None else f"{name}, {task}",
             "task": predictor.task,
             "file": str(path),
             "digest": digest_file(path) if path.is_file() else None,

@@ -19,25 +19,26 @@ from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
 from firth.nets.network import HiddenStates
 from firth.tasks.examples import ChoiceExample, Example, TextExample, numeric_labels
-from firth.tasks.head import pad_groups
+from firth.tasks.groups import pad_groups
 from firth.tasks.predictor import MetricInputs, Prediction, multiple_labels, single_label, text_metric_inputs
-from firth.tasks.sequences import POSITIONS, InputSequence, Ints, SequenceBuilder
+from firth.tasks.sequences import GROUPS, POSITIONS, BuiltSequence, InputSequence, Ints, SequenceBuilder
 from firth.tasks.task import LABELS, Floats, Task, label_indices, softmax
 
 _SCALE = 1000  # numeric targets are stored as integers, in thousandths
+SIDES = "sides"  # key of which of two texts each position belongs to
 OPTIONS = "options"  # key of the number of options of each example
 
 
 class ClassifyTask(Task):
     """A linear classifier on the pooled state of the text."""
 
-    name: str = "classify"
+    kind: ClassVar[str] = "classify"
     pooled: ClassVar[bool] = True
 
     def sequences(self, examples: Sequence[Example], builder: SequenceBuilder) -> list[list[InputSequence]]:
         texts = cast(Sequence[TextExample], examples)
         encoded = [builder.encode([one.text for one in texts])]
-        if self.name == "pair":
+        if self.kind == "pair":
             encoded.append(builder.encode([one.other or "" for one in texts]))
         indices = label_indices(self.recipe.labels)
         found = []
@@ -45,12 +46,16 @@ class ClassifyTask(Task):
             sequences: list[InputSequence] = []
             for order in (ids, ids[::-1]) if self.recipe.symmetric and len(ids) == 2 else (ids,):
                 built = builder.build(*order)
-                labels = {POSITIONS: self.pooled_positions(built)}
+                labels = self.inputs(built)
                 if example.labels is not None and not sequences:
                     labels[LABELS] = self.targets(example, indices)
                 sequences.append(InputSequence(built.ids, built.segment_ids, labels=labels))
             found.append(sequences)
         return found
+
+    def inputs(self, built: BuiltSequence) -> dict[str, Ints]:
+        """The positions whose states the head needs."""
+        return {POSITIONS: self.pooled_positions(built)}
 
     def targets(self, example: TextExample, indices: dict[str, int]) -> Ints:
         """The index of the label, or a multi-hot vector of all labels."""
@@ -77,13 +82,13 @@ class ClassifyTask(Task):
         return single_label(self.recipe.labels, softmax(scores[0]).tolist())
 
     def metric_inputs(self, examples: Sequence[Example], answers: Sequence[Prediction]) -> MetricInputs:
-        return text_metric_inputs(self.name, self.recipe.form, examples, answers)
+        return text_metric_inputs(self.kind, self.recipe.form, examples, answers)
 
 
 class PairTask(ClassifyTask):
     """Both texts in one sequence; for symmetric relations in both orders, whose scores are added."""
 
-    name: str = "pair"
+    kind: ClassVar[str] = "pair"
 
     @property
     def outputs(self) -> int:
@@ -94,12 +99,31 @@ class PairTask(ClassifyTask):
             return np.array([round(_SCALE * numeric_labels([example])[0])])
         return super().targets(example, indices)
 
+    def inputs(self, built: BuiltSequence) -> dict[str, Ints]:
+        if self.recipe.head.answer != "san":
+            return super().inputs(built)
+        # As in MT-DNN's code, [CLS] and the separator belong to the first text, and the end to the second.
+        positions = np.arange(built.ids.size)
+        return {POSITIONS: positions, SIDES: (positions >= built.begins[1]).astype(np.int64)}
+
     def scores(self, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Tensor:
-        found = super().scores(states, batch, rng)
+        if self.head.answer is None:
+            found = super().scores(states, batch, rng)
+        else:
+            groups = batch.labels[GROUPS]
+            tokens = self.head.states(states, batch, batch.labels[POSITIONS], rng)
+            found = self.head.answer(tokens, groups, batch.labels[SIDES] > 0, int(groups.max()) + 1, rng)
         return found[0::2] + found[1::2] if self.recipe.symmetric else found
 
     def outputs_per_example(self, sequences: int) -> int:
         return 1
+
+    def flops(self, batch: Batch) -> float:
+        found = super().flops(batch)
+        if self.head.answer is not None:
+            groups = batch.labels[GROUPS]
+            found += self.head.answer.flops(int(groups.max()) + 1, len(groups))
+        return found
 
     def total(self, scores: Tensor, batch: Batch, rng: DropoutRng | None) -> Tensor:
         if self.recipe.form != "number":
@@ -116,7 +140,7 @@ class PairTask(ClassifyTask):
 class ChoiceTask(Task):
     """softmax over one score for each option (Radford et al. 2018; Devlin et al. 2019)."""
 
-    name: str = "choice"
+    kind: ClassVar[str] = "choice"
     pooled: ClassVar[bool] = True
 
     @property

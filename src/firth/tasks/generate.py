@@ -32,7 +32,7 @@ from firth.nets.recipe import NetRecipe
 from firth.nets.scoring import max_length as network_max_length
 from firth.nets.visibility import EncoderStates, make_encoder_states
 from firth.tasks.examples import Example, GenerateExample
-from firth.tasks.head import pad_groups
+from firth.tasks.groups import pad_groups
 from firth.tasks.predictor import MetricInputs, Prediction
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import GROUPS, POSITIONS, InputSequence, Ints, SequenceBuilder, pack
@@ -75,12 +75,12 @@ class NetDecoderState:
 class GenerateTask(Task):
     """-log p(target | source), by the network's own output layer."""
 
-    name: str = "generate"
+    kind: ClassVar[str] = "generate"
     uses_output_layer: ClassVar[bool] = True
 
     def __init__(self, recipe: TaskRecipe, vocabulary: Vocabulary) -> None:
         nn.Module.__init__(self)
-        self.recipe = recipe
+        self.recipe, self.name = recipe, self.kind
 
     @property
     def max_length(self) -> int:
@@ -272,7 +272,7 @@ class EncoderDecoderTask(GenerateTask):
     def __init__(self, recipe: TaskRecipe, vocabulary: Vocabulary) -> None:
         nn.Module.__init__(self)
         assert recipe.decoder is not None
-        self.recipe = recipe
+        self.recipe, self.name = recipe, self.kind
         self.decoder = Network(recipe.decoder, vocabulary)
 
     def init_decoder(self, network: Network) -> None:

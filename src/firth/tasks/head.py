@@ -16,6 +16,8 @@ from firth.nets.encoders.encoder import Encoder
 from firth.nets.network import HiddenStates, Vocabulary, make_encoder
 from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe
 from firth.nets.visibility import AttentionMask
+from firth.tasks.answer import StochasticAnswer
+from firth.tasks.groups import pool
 from firth.tasks.recipe import TaskRecipe
 
 _INIT_STD = 0.02  # (Devlin et al. 2019)
@@ -80,7 +82,7 @@ class HeadEncoder(nn.Module):
 
 
 class TaskHead(nn.Module):
-    """Layer mix, optional encoder, pooler and linear classifier."""
+    """Layer mix, optional encoder, pooler and linear classifier, or an answer network over both texts of a pair."""
 
     def __init__(self, recipe: TaskRecipe, vocabulary: Vocabulary, outputs: int, pooled: bool) -> None:
         super().__init__()
@@ -99,8 +101,9 @@ class TaskHead(nn.Module):
             width = self.recipe.width + (width if self.recipe.placement == "around" else 0)
         else:
             width += self.recipe.token_width
-        self.pooler = _linear(width, width) if pooled and self.recipe.pooler else None
-        self.classifier = _linear(width, outputs)
+        self.answer = StochasticAnswer(width, outputs, head.turns, head.dropout) if head.answer == "san" else None
+        self.pooler = _linear(width, width) if pooled and head.pooler and self.answer is None else None
+        self.classifier = _linear(width, outputs) if self.answer is None else None
 
     def _encoder(self, inputs: int) -> HeadEncoder | None:
         one = self.recipe
@@ -148,31 +151,8 @@ class TaskHead(nn.Module):
 
     def score(self, states: Tensor, rng: DropoutRng | None) -> Tensor:
         """(N, outputs)."""
+        assert self.classifier is not None
         return self.classifier(drop(states, self.recipe.dropout, rng))  # type: ignore[no-any-return]
-
-
-def pool(states: Tensor, groups: Tensor, count: int, pooling: str) -> Tensor:
-    """(count, W): the pooled states of each group; zeros for an empty group. States are sorted by group.
-
-    >>> pool(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 0, 2]), 3, "mean").tolist()
-    [[2.0], [0.0], [5.0]]
-    """
-    sizes = torch.bincount(groups, minlength=count)
-    if pooling in ("first", "last") and len(groups) == count and bool((sizes == 1).all()):
-        return states
-    padded, mask = pad_groups(states, groups, count)
-    if pooling == "max":
-        return padded.masked_fill(~mask[..., None], -torch.inf).amax(1).masked_fill(sizes[:, None] == 0, 0.0)
-    return padded.sum(1) / sizes.clamp(min=1)[:, None]
-
-
-def pad_groups(values: Tensor, groups: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """(count, longest, ...): the values of each group, padded with zeros; and the mask of real values."""
-    sizes = torch.bincount(groups, minlength=count)
-    longest = max(1, int(sizes.max()))
-    rank = torch.arange(len(groups)) - (sizes.cumsum(0) - sizes)[groups]
-    padded = values.new_zeros(count * longest, *values.shape[1:]).index_copy(0, groups * longest + rank, values)
-    return padded.view(count, longest, *values.shape[1:]), torch.arange(longest) < sizes[:, None]
 
 
 def _layers(recipe: NetRecipe) -> int:

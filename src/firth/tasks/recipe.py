@@ -1,12 +1,17 @@
-"""TaskRecipe: a network, the head of a task, and how both are fine-tuned. LinearRecipe: a linear model of a task."""
+"""TaskRecipe: a network, the head of a task, and how both are fine-tuned.
+
+ManyRecipe: a network with the heads of several tasks. LinearRecipe: a linear model of a task.
+"""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
-from firth.errors import RecipeError, near_miss
+from firth.errors import ArgumentError, RecipeError, near_miss
 from firth.metrics.tags import Scheme
 from firth.nets.recipe import LearningRecipe, NetRecipe
 from firth.tokens.recipe import TokenizerRecipe
@@ -16,7 +21,42 @@ TASKS: tuple[TaskName, ...] = ("classify", "pair", "tag", "span", "choice", "gen
 Strategy = Literal["full", "frozen", "features", "discriminative", "gradual"]
 STRATEGIES: tuple[Strategy, ...] = ("full", "frozen", "features", "discriminative", "gradual")
 Pooling = Literal["first", "last", "mean", "max"]
+MANY = "many"
+"""Several tasks in one run."""
+Mixing = Literal["size", "sqrt", "equal"]
+MIXINGS: tuple[Mixing, ...] = ("size", "sqrt", "equal")
+SHARED_FIELDS = ("network", "strategy", "layer_decay", "learning")
+"""Fields of a task that all tasks of a network have in common."""
+_TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_MAX_WEIGHT = 1e6
 _FORMS = {"classify": ("single", "multi"), "pair": ("single", "number"), "tag": ("single",)}
+
+
+def check_sources(task: str, tasks: Any, given: Mapping[str, Any]) -> None:
+    """Raise `ArgumentError` unless a task has its examples, and several tasks their file and no other options.
+
+    given: the options `--train` and `--dev`, and those that several tasks cannot have.
+    """
+    if task != MANY:
+        if tasks is not None:
+            raise ArgumentError("--tasks is for several tasks at once: use firth finetune MODEL many, or leave it out.")
+        if missing := [option for option in ("--train", "--dev") if given[option] is None]:
+            raise ArgumentError(f"{task} needs labelled examples: give {' and '.join(missing)}.")
+        return
+    if tasks is None:
+        raise ArgumentError("many needs the file that lists the tasks: give --tasks, such as tasks.toml.")
+    if extra := [option for option, value in given.items() if value]:
+        raise ArgumentError(f"the file of --tasks names the examples of each task: leave {extra[0]} out.")
+
+
+def base_name(name: str) -> str:
+    """The name of a model without the tasks that it was fine-tuned for.
+
+    >>> base_name("bert-wwm-classify-many"), base_name("gpt")
+    ('bert-wwm', 'gpt')
+    """
+    base, _, task = name.rpartition("-")
+    return base_name(base) if base and task in (*TASKS, MANY) else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +79,10 @@ class HeadRecipe:
     pooler: bool = True
     """A dense layer with tanh on the pooled state (BERT)."""
     dropout: float = 0.1
+    answer: Literal["pooled", "san"] = "pooled"
+    """pair: labels by the pooled state, or by a stochastic answer network over both texts (MT-DNN)."""
+    turns: int = 5
+    """san: reasoning steps, whose probabilities are averaged."""
     crf: bool = False
     """tag: a conditional random field over the labels."""
     label_smoothing: float = 0.0
@@ -49,9 +93,9 @@ class HeadRecipe:
         for name in ("dropout", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise RecipeError(f"head.{name}={getattr(self, name)} must be from 0 to less than 1.")
-        for name, low in (("width", 2), ("token_width", 0)):
-            if not low <= getattr(self, name) <= 100_000:
-                raise RecipeError(f"head.{name}={getattr(self, name)} must be from {low} to 100000.")
+        for name, low, high in (("width", 2, 100_000), ("token_width", 0, 100_000), ("turns", 1, 100)):
+            if not low <= getattr(self, name) <= high:
+                raise RecipeError(f"head.{name}={getattr(self, name)} must be from {low} to {high}.")
         if self.placement != "below" and (self.encoder == "none" or not self.token_width):
             raise RecipeError(
                 f"head.placement={self.placement} needs token embeddings: set head.encoder and head.token_width."
@@ -125,6 +169,8 @@ class TaskRecipe:
             raise RecipeError(f"{self.task} generates no text: leave --decoder out, or choose the task generate.")
         if self.task == "generate" and self.decoder is None and self.strategy in ("frozen", "features"):
             raise RecipeError("generate has no head to train: use --strategy=full, or give a --decoder.")
+        if self.head.answer == "san" and (self.task != "pair" or self.form == "number"):
+            raise RecipeError("head.answer=san gives the labels of pairs of texts: leave it out for anything else.")
         if self.lm_weight and "next" not in self.network.predicts:
             raise RecipeError("only a causal language model has a next-token loss: set lm_weight=0.")
 
@@ -141,6 +187,60 @@ class TaskRecipe:
     def with_tokenizer(self, tokenizer: TokenizerRecipe) -> TaskRecipe:
         """A copy with another tokenizer."""
         return replace(self, network=self.network.with_tokenizer(tokenizer))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedTask:
+    """One of several tasks of a network."""
+
+    name: str
+    recipe: TaskRecipe
+    weight: float = 1.0
+    """Factor of its loss."""
+
+    def __post_init__(self) -> None:
+        if not _TASK_NAME.fullmatch(self.name):
+            raise RecipeError(f"a task is named by letters, digits, - and _, not {self.name!r:.80}: rename it.")
+        if not 0 < self.weight <= _MAX_WEIGHT:
+            raise RecipeError(f"the weight of {self.name} is {self.weight}: give a number above 0, such as 1 or 0.5.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManyRecipe:
+    """A network fine-tuned for several tasks, each with a head of its own (MT-DNN, Liu et al. 2019)."""
+
+    network: NetRecipe = field(default_factory=NetRecipe)
+    tasks: tuple[NamedTask, ...] = ()
+    mixing: Mixing = "size"
+    """Batches of a task in an epoch: all of its own, or as many by the square root of their number, or equally many."""
+    strategy: Strategy = "full"
+    layer_decay: float = 0.95
+    learning: LearningRecipe = field(default_factory=default_learning)
+
+    def __post_init__(self) -> None:
+        names = [one.name for one in self.tasks]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise RecipeError(f"two tasks are named {twice[0]}: give each a name of its own.")
+        for one in self.tasks:
+            if one.recipe.task == "generate":
+                raise RecipeError(f"the task {one.name} generates text, which is no head beside others: tune it alone.")
+            if any(getattr(one.recipe, part) != getattr(self, part) for part in SHARED_FIELDS):
+                raise RecipeError(f"the task {one.name} has another network than the others: tune it alone.")
+
+    @property
+    def kind(self) -> str:
+        """The kind of the artifact."""
+        return "tasks"
+
+    @property
+    def tokenizer(self) -> TokenizerRecipe:
+        """The tokenizer of the network."""
+        return self.network.tokenizer
+
+    def with_tokenizer(self, tokenizer: TokenizerRecipe) -> ManyRecipe:
+        """A copy with another tokenizer."""
+        tasks = tuple(replace(one, recipe=one.recipe.with_tokenizer(tokenizer)) for one in self.tasks)
+        return replace(self, network=self.network.with_tokenizer(tokenizer), tasks=tasks)
 
 
 @dataclass(frozen=True, kw_only=True)

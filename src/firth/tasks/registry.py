@@ -19,7 +19,7 @@ from firth.text.layout import Layout
 from firth.tokens.tokenizer import Tokenizer
 
 _TASKS: dict[str, type[Task]] = {
-    one.name: one for one in (ClassifyTask, PairTask, TagTask, SpanTask, ChoiceTask, GenerateTask)
+    one.kind: one for one in (ClassifyTask, PairTask, TagTask, SpanTask, ChoiceTask, GenerateTask)
 }
 
 

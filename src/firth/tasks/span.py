@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from firth.metrics.texts import answer_scores, best_threshold
 from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
 from firth.tasks.examples import Example, SpanExample
-from firth.tasks.head import pad_groups
+from firth.tasks.groups import pad_groups
 from firth.tasks.predictor import MetricInputs, Prediction
 from firth.tasks.sequences import GROUPS, POSITIONS, InputSequence, Ints, SequenceBuilder
 from firth.tasks.task import LABELS, Floats, Task
@@ -41,7 +41,7 @@ Window = tuple[int, int]
 class SpanTask(Task):
     """Start and end scores for each token of the passage."""
 
-    name: str = "span"
+    kind: ClassVar[str] = "span"
 
     @property
     def outputs(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
 from firth.nets.network import HiddenStates, Vocabulary
 from firth.tasks.examples import Example, TagExample
-from firth.tasks.head import pad_groups
+from firth.tasks.groups import pad_groups
 from firth.tasks.predictor import MetricInputs, Prediction, tag_metric_inputs
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import GROUPS, POSITIONS, InputSequence, Ints, SequenceBuilder
@@ -46,7 +46,7 @@ class TagTask(Task):
     as a whole and the n-th word of a token has its own classifier (`words_per_token`).
     """
 
-    name: str = "tag"
+    kind: ClassVar[str] = "tag"
 
     def __init__(self, recipe: TaskRecipe, vocabulary: Vocabulary) -> None:
         super().__init__(recipe, vocabulary)

@@ -35,13 +35,15 @@ LABELS = "labels"
 class Task(ObjectiveHead):
     """A task to fine-tune a network for: an objective whose labels come with the examples."""
 
-    name: str
+    kind: ClassVar[str]
+    weight: float = 1.0  # of the loss
     uses_output_layer: ClassVar[bool] = False  # of the network
     pooled: ClassVar[bool] = False  # whether one pooled state represents a whole sequence
 
     def __init__(self, recipe: TaskRecipe, vocabulary: Vocabulary) -> None:
         nn.Module.__init__(self)
         self.recipe: Any = recipe
+        self.name = self.kind
         self.head = TaskHead(recipe, vocabulary, self.outputs, self.pooled)
         self.label_weights = torch.ones(max(1, len(recipe.labels)))  # of the labels in the training loss
 
@@ -128,8 +130,14 @@ class Task(ObjectiveHead):
                     pooler.weight.copy_(weight)
                     pooler.bias.copy_(bias)
 
+    def has_layers_of(self, other: Task) -> bool:
+        """Whether the layers of another task can be replaced by these: the labels and all shapes are the same."""
+        own, others = ({name: one.shape for name, one in task.state_dict().items()} for task in (self, other))
+        is_same = all(getattr(self.recipe, field) == getattr(other.recipe, field) for field in ("form", "labels"))
+        return type(self) is type(other) and is_same and own == others
+
     def weights(self, progress: float) -> dict[str, float]:
-        return {self.name: 1.0}
+        return {self.name: self.weight}
 
     def positions(self, batch: Batch) -> Tensor | None:
         """The sorted positions to predict at; None if the head needs all."""
@@ -206,11 +214,16 @@ class TaskModel(Predictor):
     def __init__(self, recipe: TaskRecipe, base: NetModel, task: Task) -> None:
         self.recipe, self.base = recipe, base
         self.head = task.eval()
-        self.task = recipe.task
+        self.task: str = recipe.task
         self.labels = recipe.labels
         self.columns = recipe.columns
         self.tokenizer = base.tokenizer
         self.builder = SequenceBuilder(recipe.network, base.tokenizer)
+
+    @property
+    def pretrained(self) -> NetModel:
+        """The network as a model of its own, without the head of the task."""
+        return self.base
 
     @property
     def truncated(self) -> int:  # type: ignore[override]

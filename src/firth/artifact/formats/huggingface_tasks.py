@@ -127,6 +127,7 @@ def _needed_settings(recipe: TaskRecipe, model_type: ModelType) -> list[str]:
         "head.layers=last": head.layers != "last",
         "head.encoder=none": head.encoder != "none",
         "head.token_width=0": head.token_width > 0,
+        "head.answer=pooled": head.answer != "pooled",
         "head.crf=false": head.crf and recipe.task == "tag",
         "words_per_token=1": recipe.words_per_token > 1,
         "symmetric=false": recipe.symmetric and recipe.task == "pair",
