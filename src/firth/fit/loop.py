@@ -91,7 +91,8 @@ class TrainingModule(nn.Module):
         named = [one for one in self.objectives if batch.objectives is None or one.name in batch.objectives]
         positions = predicted_positions(named, batch)
         predicted = 1.0 if positions is None else len(positions) / (rows * length)
-        return BACKWARD * rows * length * self.network.flops(length, predicted)
+        source = 0 if batch.source is None else batch.source.shape[1]
+        return BACKWARD * rows * length * self.network.flops(length, predicted, source)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """All parameters and buffers, each once, sharing their memory."""

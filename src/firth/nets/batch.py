@@ -37,6 +37,8 @@ class Batch:
     """(batch, length) each: ids of further input tables, such as `languages` or `tasks`, by the table's name."""
     source: Batch | None = None
     """The text that a decoder's batch depends on: rows and sequence ids correspond."""
+    is_hidden: Tensor | None = None
+    """(batch, length): true for tokens of a source that the decoder must not attend to."""
     labels: dict[str, Tensor] = field(default_factory=dict)
     """Labels by objective, such as `mlm.positions` (indices into the flattened batch) and `mlm.targets`."""
     objectives: frozenset[str] | None = None
