@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -47,6 +47,10 @@ class Softmax(OutputLayer):
         self, states: Tensor, targets: Tensor, previous: Tensor | None = None, rng: DropoutRng | None = None
     ) -> Tensor:
         return cross_entropy(self._transformed(states), self.weight, self.bias, targets)
+
+    def smoothed_loss(self, states: Tensor, targets: Tensor, smoothing: LabelSmoothing) -> Tensor:
+        """The sum of cross-entropies with smoothed labels."""
+        return cross_entropy(self._transformed(states), self.weight, self.bias, targets, smoothing)
 
     def log_probabilities(self, states: Tensor) -> Tensor:
         return mask_impossible(self.logits(states)).log_softmax(-1)
@@ -104,20 +108,48 @@ def initial_bias(counts: Counts) -> Tensor:
     return torch.from_numpy(np.log(np.where(found > 0, found, found[found > 0].min(initial=1.0)))).float()
 
 
-def cross_entropy(states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
-    """The sum of -log softmax(W s + b)[target], without ever holding the scores of all states.
+class LabelSmoothing(NamedTuple):
+    """The labels q = target 1[target] + every (Szegedy et al. 2016, section 7), which sum to one."""
+
+    target: float
+    every: float
+
+    @classmethod
+    def over_all(cls, rate: float, vocabulary: int) -> LabelSmoothing:
+        """The rate spread over the whole vocabulary, as in the paper."""
+        return cls(1 - rate, rate / vocabulary)
+
+    @classmethod
+    def over_others(cls, rate: float, vocabulary: int) -> LabelSmoothing:
+        """The rate spread over all tokens but the target, as in tensor2tensor and fairseq."""
+        every = rate / max(1, vocabulary - 1)
+        return cls(1 - rate - every, every)
+
+
+def cross_entropy(
+    states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: LabelSmoothing | None = None
+) -> Tensor:
+    """The sum of -log softmax(W s + b)[target], or with smoothed labels, without ever holding the scores of all states.
 
     The gradients are computed in the forward pass, while the scores of a chunk are at hand.
     """
     wanted = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (states, weight, bias))
-    return cast(Tensor, _CrossEntropy.apply(states, weight, bias, targets, wanted))  # type: ignore[no-untyped-call]
+    return cast(Tensor, _CrossEntropy.apply(states, weight, bias, targets, wanted, smoothing))  # type: ignore[no-untyped-call]
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """d/ds = W' (p - 1[target]), d/dW = sum of (p - 1[target]) s', d/db = sum of p - 1[target]."""
+    """d/ds = W' (p - q), d/dW = sum of (p - q) s', d/db = sum of p - q, where q is 1[target] or smoothed."""
 
     @staticmethod
-    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, wanted: bool) -> Tensor:
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        wanted: bool,
+        smoothing: LabelSmoothing | None,
+    ) -> Tensor:
         total = states.new_zeros(())
         d_states = torch.empty_like(states) if wanted else None
         d_weight = torch.zeros_like(weight) if wanted else None
@@ -125,10 +157,18 @@ class _CrossEntropy(torch.autograd.Function):
         for some in _chunks(len(targets), len(weight)):
             x, target = states[some], targets[some, None]
             p = product(x, weight, bias)
+            # The sum of log p over V tokens is that of the scores minus V times their log-sum-exp, s[t] - log p[t].
+            excess = None if smoothing is None else p.sum(-1) - p.shape[1] * p.gather(1, target)[:, 0]
             torch.softmax(p, -1, out=p)
-            total -= _log(p.gather(1, target)[:, 0], x, weight, bias, target).sum()
+            logs = _log(p.gather(1, target)[:, 0], x, weight, bias, target)
+            if smoothing is None or excess is None:
+                total -= logs.sum()
+            else:
+                total -= (smoothing.target * logs + smoothing.every * (excess + p.shape[1] * logs)).sum()
             if d_states is not None and d_weight is not None:
-                p.scatter_add_(1, target, p.new_full(target.shape, -1.0))
+                p.scatter_add_(1, target, p.new_full(target.shape, -1.0 if smoothing is None else -smoothing.target))
+                if smoothing is not None:
+                    p -= smoothing.every
                 d_states[some] = product(p, weight.t())
                 d_weight.addmm_(p.t(), x)
                 if d_bias is not None:
@@ -138,7 +178,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return *(None if made is None else made * gradient for made in ctx.saved_tensors), None, None
+        return *(None if made is None else made * gradient for made in ctx.saved_tensors), None, None, None
 
 
 def _log(p: Tensor, states: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
