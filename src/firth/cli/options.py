@@ -18,13 +18,16 @@ Resume = Annotated[bool, Option("--resume", help="Resume an interrupted run from
 SkipBad = Annotated[bool, Option("--skip-bad", help="Skip invalid examples and count them.")]
 Method = Annotated[str, Option("--method", help="Analogies: add (3CosAdd) or mul (3CosMul).")]
 METHODS = ("add", "mul")
-SUITES = ("words", "analogies", "context", "probe", "classify", "task")
+SUITES = ("words", "analogies", "context", "probe", "classify", "task", "translation")
 Json = Annotated[bool, Option("--json", help="Print one JSON object to standard output and nothing else.")]
 Force = Annotated[bool, Option("--force", help="Replace an existing file; never one that is read.")]
 Columns = Annotated[list[str] | None, Option("--field", help="Column or field of a part: ROLE=NAME, as text_a=review.")]
 Field = Annotated[str, Option("--field", help="JSONL and Parquet: the field that holds the text.")]
 Encoding = Annotated[str | None, Option("--encoding", help="Encoding of the files.")]
 Layout = Annotated[str, Option("--layout", help="lines (of one sentence), prose (of one paragraph), wrapped, auto.")]
+Pair = Annotated[
+    str | None, Option("--pair", help="Parallel text: two columns, as en,de, or two files without a corpus.")
+]
 Threads = Annotated[int | None, Option("--threads", min=1, help="Number of processes; default: all cores.")]
 Budget = Annotated[str | None, Option("--budget", help="20s, 10min, 3h, 300ktok, 20Mtok, 1e15flop.")]
 

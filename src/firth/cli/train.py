@@ -28,8 +28,8 @@ def train(
     recipe: Annotated[
         str, Argument(help="The recipe; firth recipes lists all.", autocompletion=options.completion("recipes"))
     ],
-    corpus: options.Corpus,
     out: options.Out,
+    corpus: Annotated[list[str] | None, Argument(help="Files, folders, globs, - or builtin:NAME.")] = None,
     valid: Annotated[str | None, Option("--valid", help="Held-out text to score at the end.")] = None,
     size: Annotated[str | None, Option("--size", help="tiny, mini, small or base.")] = None,
     budget: options.Budget = None,
@@ -44,6 +44,7 @@ def train(
     ] = None,
     encoding: options.Encoding = None,
     layout: options.Layout = "auto",
+    pair: options.Pair = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a recipe on text and save it as an artifact.
@@ -53,7 +54,9 @@ def train(
     with checking_arguments():
         check_recipe(recipe, size, settings or [])
         check_budget(budget)
-        check_reading(layout, encoding, [*corpus, valid])
+        if not corpus and pair is None:
+            raise ArgumentError("nothing to train on was given: name a corpus.")
+        check_reading(layout, encoding, [*(corpus or []), valid])
 
     from firth.fit.train import train as run
     from firth.memory import return_freed_memory
@@ -61,7 +64,7 @@ def train(
     return_freed_memory()
     run(
         recipe,
-        *corpus,
+        *(corpus or []),
         out=out,
         valid=valid,
         size=size,
@@ -74,6 +77,7 @@ def train(
         field=",".join(field or ["text"]),
         encoding=encoding,
         layout=layout,
+        pair=pair,
         reload=False,
     )
     _print_result(as_json, out)
@@ -94,6 +98,7 @@ def adapt(
     field: options.Field = "text",
     encoding: options.Encoding = None,
     layout: options.Layout = "auto",
+    pair: options.Pair = None,
     as_json: options.Json = False,
 ) -> None:
     """Continue training on domain text: extend a vocabulary, add n-gram counts, train vectors and networks further.
@@ -101,7 +106,7 @@ def adapt(
     Example: firth adapt kn --add june.txt --remove may.txt -o kn-june
     """
     with checking_arguments():
-        if not (corpus or add or remove):
+        if not (corpus or add or remove or pair):
             raise ArgumentError("nothing to adapt to was given: name a corpus, or --add or --remove.")
         check_budget(budget)
         check_reading(layout, encoding, [*(corpus or []), valid])
@@ -122,6 +127,7 @@ def adapt(
         field=field,
         encoding=encoding,
         layout=layout,
+        pair=pair,
     )
     _print_result(as_json, out)
 

@@ -26,8 +26,8 @@ from firth.fit.count_arithmetic import (
 )
 from firth.fit.counts import count_metrics
 from firth.fit.resolve import is_unset
-from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, open_corpus
-from firth.fit.train import token_metrics
+from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, open_corpus, open_pairs
+from firth.fit.train import reads_pairs, require_pairs, token_metrics
 from firth.fit.vectors import adapt_vectors
 from firth.recipes.values import Settings, override, setting_list
 from firth.text.corpus import Corpus
@@ -41,7 +41,7 @@ from firth.vectors.recipe import Word2vecRecipe
 
 _VECTOR_FIELDS = ("epochs", "lr", "mode", "subsample", "negatives", "window")  # that may be changed
 _NET_FIELDS = ("objectives", "sequence.format", "learning", "tokenizer.vocab_size")  # that may be changed
-_FIXED_NET_FIELDS = ("tokenizer", "embedding", "encoder", "visibility", "output")
+_FIXED_NET_FIELDS = ("tokenizer", "embedding", "encoder", "decoder", "visibility", "output")
 _GROWTH = 1.25  # factor by which a vocabulary grows by default
 
 
@@ -59,13 +59,15 @@ def adapt(
     field: str = "text",
     encoding: str | None = None,
     layout: str = "auto",
+    pair: str | None = None,
 ) -> AnyModel:
     """The model after further training on the corpora, saved in the folder `out`.
 
     The vocabulary of a tokenizer grows by a quarter or to `vocab_size`; the ids of its tokens stay. An n-gram model
     becomes exactly the one that training on all the text would give: texts and counts of other models are added, and
     with `remove` subtracted. Skip-gram, CBOW and fastText vectors are trained further, with new words. Networks are
-    trained further with the same tokens as long as `budget` allows; `resume` continues an interrupted run.
+    trained further with the same tokens as long as `budget` allows; `resume` continues an interrupted run. `pair` names
+    the columns of parallel text, or two files without a corpus.
     """
     folder, settings = require_path(out, "out", "the folder to write"), setting_list(settings)
     add, remove = require_list(add, "add"), require_list(remove, "remove")
@@ -78,11 +80,14 @@ def adapt(
         )
     else:
         require_free(folder)
-    if not (corpora or add or remove):
+    if not (corpora or add or remove or pair):
         raise RecipeError("nothing to adapt to was given: name a corpus, or --add or --remove.")
     old = load(model)
+    require_pairs(old.recipe, pair)
 
     def read(texts: Sequence[Text], kind: str) -> Corpus:
+        if reads_pairs(old.recipe):
+            return open_pairs(texts, pair, encoding)
         return open_corpus(texts, field, encoding, kind)
 
     if isinstance(old, NgramModel):

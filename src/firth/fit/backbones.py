@@ -27,13 +27,29 @@ _SPREAD = 0.1  # standard deviation of the vectors of words without one
 def backbone(model: Any) -> NetModel:
     """A neural model itself, or word vectors as an embedding network."""
     if isinstance(model, NetModel):
-        return model
+        return model if model.recipe.decoder is None else encoder_network(model)
     if isinstance(model, VectorModel):
         return embedding_network(model)
     raise AbilityError(
         f"a {type(model).__name__} has neither hidden states nor vectors: fine-tune a network or word vectors, or "
         "train fasttext-classifier on the labelled texts."
     )
+
+
+def encoder_network(model: NetModel) -> NetModel:
+    """The encoder of a model without its decoder."""
+    sequence = replace(model.recipe.sequence, format="sentences")
+    recipe = replace(model.recipe, decoder=None, objectives=(), sequence=sequence)
+    network = build_network(recipe, model.network.vocabulary, 0, skip_init=True)
+    tensors = own_tensors(model.network).items()
+    load_tensors(network, {name: one.detach().numpy() for name, one in tensors if not name.startswith("decoder.")})
+    return make_model(recipe, network, model.tokenizer, model.layout, model.unknown_word_model)
+
+
+def require_single_network(model: Any) -> None:
+    """Raise `AbilityError` if a model has a decoder, which generates without being fine-tuned."""
+    if isinstance(model, NetModel) and model.recipe.decoder is not None:
+        raise AbilityError("the model has a decoder already: train it on further pairs with firth adapt MODEL PAIRS.")
 
 
 def embedding_network(model: VectorModel) -> NetModel:

@@ -21,7 +21,7 @@ from firth.artifact.models import load, save
 from firth.errors import AbilityError, CorpusError, RecipeError, near_miss, reading
 from firth.files import digest_bytes
 from firth.fit.adapt import adapt
-from firth.fit.backbones import backbone, causal_network, decoder_network, with_recipe
+from firth.fit.backbones import backbone, causal_network, decoder_network, require_single_network, with_recipe
 from firth.fit.checkpoints import CheckpointFolder, require_place
 from firth.fit.linear import has_no_states, require_linear, train_linear
 from firth.fit.loop import TrainingPlan, TrainingState
@@ -116,6 +116,8 @@ def finetune(
         model, folder, domain, task_examples, dev_examples, budget, threads=threads, resume=resume
     )
     artifact = open_artifact(start)
+    if task == "generate" and decoder is None:
+        require_single_network(load(start))
     base, digest = backbone(load(start)), artifact.manifest.files["model.safetensors"].sha256
     decoder_model = None
     if decoder is not None:
