@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from firth.abilities import Filling, Generates, HasLayers, Model, Score, total
-from firth.arguments import require_path, require_string, require_strings
+from firth.abilities import Filling, Generates, HasLayers, Model, Score, ScoresPairs, Translates, total
+from firth.arguments import require_pairs, require_path, require_string, require_strings
 from firth.errors import AbilityError, ArgumentError, near_miss
 from firth.progress import note
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from firth.apply.score import Context
     from firth.artifact.any_model import AnyModel
 
-SUITES = ("words", "analogies", "context", "probe", "classify", "task")
+SUITES = ("words", "analogies", "context", "probe", "classify", "task", "translation")
 
 
 def load(folder: str | Path, *, verify: bool = True) -> AnyModel:
@@ -32,16 +32,31 @@ def load(folder: str | Path, *, verify: bool = True) -> AnyModel:
 
 
 def score(
-    model: Any, texts: str | Path | Iterable[str], *, context: Context = "line", encoding: str | None = None
+    model: Any,
+    texts: str | Path | Iterable[Any],
+    *,
+    context: Context = "line",
+    encoding: str | None = None,
+    pair: str | None = None,
 ) -> Score:
     """The total score of the lines of a file, or of a list of texts: bits per byte, perplexity, log-probability.
 
     Each line or text is scored by itself. With the context `document`, the lines of a file are scored after those since
-    the last blank line. `model.score(texts)` gives the score of each text.
+    the last blank line. `model.score(texts)` gives the score of each text. Of a translation model, `texts` are pairs
+    of a source and a target or a file of them, `pair` its two columns, and the score is that of the targets.
     """
+    from firth.apply.pairs import score_pair_lines
     from firth.apply.score import open_texts, require_scores, score_lines
+    from firth.text.parallel import read_parallel
 
     loaded = _loaded(model)
+    if isinstance(loaded, ScoresPairs):
+        if isinstance(texts, str | Path):
+            corpus = read_parallel(texts, pair=pair, encoding=encoding)
+            return total(one for _, one in score_pair_lines(loaded, corpus))
+        return total(loaded.score_pairs(require_pairs(texts)))
+    if pair is not None:
+        raise ArgumentError("pair names the columns of parallel text, which this model does not score: leave it out.")
     if isinstance(texts, str | Path):
         return total(one for _, one in score_lines(loaded, open_texts(loaded, [texts], context, encoding=encoding)))
     if context != "line":
@@ -100,12 +115,21 @@ def generate(
     top_p: float | None = None,
     beams: int = 1,
     seed: int = 0,
+    source: Sequence[str] | None = None,
 ) -> list[str]:
     """`count` continuations of the prompt by a language model, of at most `length` tokens each.
 
-    A temperature of 0 takes the most probable token; several `beams` are for networks.
+    A temperature of 0 takes the most probable token; several `beams` are for networks. A translation model gives the
+    best text for each of the texts in `source`: see its `translate`, which also has scores and a limit of length.
     """
     loaded = _loaded(model)
+    if source is not None:
+        from firth.apply.pairs import translate_lines
+
+        lines = translate_lines(loaded, require_strings(source, "source", "generate"), beams=beams if beams > 1 else 4)
+        return [line.made.text for line in lines]
+    if isinstance(loaded, Translates):
+        raise AbilityError(f"a {type(loaded).__name__} generates a text from another one: give source=[...].")
     if not isinstance(loaded, Generates) or (beams > 1 and not isinstance(loaded, HasLayers)):
         missing = (
             "no beam search: use a network, such as gpt or lstm"
@@ -153,15 +177,17 @@ def evaluate(
     restrict: int = 300_000,
     skip_bad: bool = False,
     seed: int = 0,
+    pair: str | None = None,
 ) -> dict[str, Any]:
     """The metrics of a model on test files, as `firth evaluate --json` prints them.
 
     The suites `words`, `analogies`, `context` and `probe` are for vectors, `classify` for classifiers, and `task` for
-    fine-tuned models. `method` (add or mul) and `restrict` (to the most frequent words) are for analogies, `skip_bad`
-    and `seed` for tasks.
+    fine-tuned models, `translation` for translation models. `method` (add or mul) and `restrict` (to the most frequent
+    words) are for analogies, `skip_bad` and `seed` for tasks, `pair` (the columns) and `seed` for translation.
     """
     from firth.apply.predict import evaluate_task
     from firth.report import classify, suites
+    from firth.report.translation import evaluate_translation
 
     if suite not in SUITES:
         raise ArgumentError(f"there is no suite {suite!r}: {near_miss(str(suite), SUITES)}")
@@ -171,6 +197,8 @@ def evaluate(
     loaded = _loaded(model)
     if suite == "task":
         return evaluate_task(loaded, paths[0], seed=seed, skip_bad=skip_bad)
+    if suite == "translation":
+        return evaluate_translation(loaded, paths, pair, seed=seed)
     if suite == "analogies":
         return suites.evaluate_analogies(loaded, paths, method, restrict)
     others: dict[str, Callable[[Any, Sequence[Path]], dict[str, Any]]] = {

@@ -22,6 +22,7 @@ from firth.cli.console import (
     to_json,
     verb,
 )
+from firth.errors import ArgumentError
 
 
 @verb
@@ -30,7 +31,8 @@ def evaluate(
     suite: Annotated[
         str,
         Argument(
-            help="words, analogies, context, probe, classify or task.", autocompletion=options.completion("suites")
+            help="words, analogies, context, probe, classify, task or translation.",
+            autocompletion=options.completion("suites"),
         ),
     ],
     files: Annotated[list[Path], Argument(help="Word pairs, analogies, words in context or labelled texts.")],
@@ -40,6 +42,8 @@ def evaluate(
     force: options.Force = False,
     field: options.Columns = None,
     skip_bad: options.SkipBad = False,
+    pair: options.Pair = None,
+    beams: Annotated[int | None, Option("--beams", min=1, help="Translation: of beam search; default: 4.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Evaluate vectors on word pairs, analogies, words in context or a linear probe; or a classifier or task model.
@@ -50,6 +54,8 @@ def evaluate(
     """
     with checking_arguments():
         require_choice("suite", suite, options.SUITES)
+        if suite != "translation" and (pair or beams):
+            raise ArgumentError(f"--pair and --beams belong to the suite translation, not to {suite}: leave them out.")
         require_choice("method", method, options.METHODS)
         _check_task_options(suite, files, {"-o": out, "--force": force, "--field": field, "--skip-bad": skip_bad})
     if out is not None:
@@ -57,10 +63,13 @@ def evaluate(
 
     from firth.artifact.models import load
     from firth.report import classify, suites
+    from firth.report.translation import evaluate_translation
 
     loaded: Any = load(model)
     if suite == "task":
         report = _evaluate_task(loaded, model, files[0], out, {"skip_bad": skip_bad, "columns": field or []})
+    elif suite == "translation":
+        report = evaluate_translation(loaded, files, pair, beams=beams or 4)
     elif suite == "analogies":
         report = suites.evaluate_analogies(loaded, files, method, restrict)
     elif suite == "classify":
@@ -68,11 +77,11 @@ def evaluate(
     else:
         others = {"words": suites.evaluate_words, "context": suites.evaluate_contexts, "probe": suites.evaluate_probe}
         report = others[suite](loaded, files)
-    show(as_json, {"suite": suite} | report, lambda: _print_task(report) if suite == "task" else _print(report))
+    is_task = suite in ("task", "translation")
+    show(as_json, {"suite": suite} | report, lambda: _print_task(report) if is_task else _print(report))
 
 
 def _check_task_options(suite: str, files: list[Path], given: dict[str, Any]) -> None:
-    from firth.errors import ArgumentError
     from firth.tasks.readers.columns import parse_columns
 
     parse_columns(given["--field"] or [])
