@@ -145,6 +145,34 @@ class Generates(Protocol):
         """`count` continuations of the prompt, of at most `length` tokens each."""
 
 
+class Translation(NamedTuple):
+    """A text generated from a source."""
+
+    text: str
+    logprob: float
+    """Natural logarithm of its probability given the source, the end included if it is finished."""
+    tokens: int
+    """Predictions: its tokens and, if it is finished, its end."""
+    finished: bool
+    """Whether it has ended before the limit of its length."""
+
+
+@runtime_checkable
+class Translates(Protocol):
+    """Generates a text from another one."""
+
+    def translate(self, sources: Sequence[str], *, beams: int = 4, length: int | None = None) -> list[Translation]:
+        """The best text for each source by beam search, of at most `length` tokens."""
+
+
+@runtime_checkable
+class ScoresPairs(Protocol):
+    """Assigns probabilities to texts given another text."""
+
+    def score_pairs(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Score]:
+        """The score of each target given its source."""
+
+
 class Filling(NamedTuple):
     """A prediction for a masked token."""
 

@@ -9,8 +9,20 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from firth.abilities import Context, Filling, Generates, HasLayers, Model, Score, for_task, total, without_tasks
-from firth.arguments import require_list, require_path, require_string, require_strings
+from firth.abilities import (
+    Context,
+    Filling,
+    Generates,
+    HasLayers,
+    Model,
+    Score,
+    ScoresPairs,
+    Translates,
+    for_task,
+    total,
+    without_tasks,
+)
+from firth.arguments import require_list, require_pairs, require_path, require_string, require_strings
 from firth.errors import AbilityError, ArgumentError, near_miss
 from firth.files import require_new_file
 from firth.progress import note
@@ -22,7 +34,7 @@ if TYPE_CHECKING:
     from firth.artifact.any_model import AnyModel
 
 _COLUMNS = "--field ROLE=NAME"
-SUITES = ("words", "analogies", "context", "probe", "classify", "task")
+SUITES = ("words", "analogies", "context", "probe", "classify", "task", "translation")
 
 
 def load(folder: str | Path, *, verify: bool = True) -> AnyModel:
@@ -33,16 +45,31 @@ def load(folder: str | Path, *, verify: bool = True) -> AnyModel:
 
 
 def score(
-    model: Any, texts: str | Path | Iterable[str], *, context: Context = "line", encoding: str | None = None
+    model: Any,
+    texts: str | Path | Iterable[Any],
+    *,
+    context: Context = "line",
+    encoding: str | None = None,
+    pair: str | None = None,
 ) -> Score:
     """The total score of the lines of a file, or of a list of texts: bits per byte, perplexity, log-probability.
 
     Each line or text is scored by itself. With the context `document`, the lines of a file are scored after those since
-    the last blank line. `model.score(texts)` gives the score of each text.
+    the last blank line. `model.score(texts)` gives the score of each text. Of a translation model, `texts` are pairs
+    of a source and a target or a file of them, `pair` its two columns, and the score is that of the targets.
     """
+    from firth.apply.pairs import score_pair_lines
     from firth.apply.score import open_texts, require_scores, score_lines
+    from firth.text.parallel import read_parallel
 
     loaded = without_tasks(_loaded(model))
+    if isinstance(loaded, ScoresPairs):
+        if isinstance(texts, str | Path):
+            corpus = read_parallel(texts, pair=pair, encoding=encoding)
+            return total(one for _, one in score_pair_lines(loaded, corpus))
+        return total(loaded.score_pairs(require_pairs(texts)))
+    if pair is not None:
+        raise ArgumentError("pair names the columns of parallel text, which this model does not score: leave it out.")
     if isinstance(texts, str | Path):
         return total(one for _, one in score_lines(loaded, open_texts(loaded, [texts], context, encoding=encoding)))
     if context != "line":
@@ -106,12 +133,21 @@ def generate(
     top_p: float | None = None,
     beams: int = 1,
     seed: int = 0,
+    source: Sequence[str] | None = None,
 ) -> list[str]:
     """`count` continuations of the prompt by a language model, of at most `length` tokens each.
 
-    A temperature of 0 takes the most probable token; several `beams` are for networks.
+    A temperature of 0 takes the most probable token; several `beams` are for networks. A translation model gives the
+    best text for each of the texts in `source`: see its `translate`, which also has scores and a limit of length.
     """
     loaded = without_tasks(_loaded(model))
+    if source is not None:
+        from firth.apply.pairs import translate_lines
+
+        lines = translate_lines(loaded, require_strings(source, "source", "generate"), beams=beams if beams > 1 else 4)
+        return [line.made.text for line in lines]
+    if isinstance(loaded, Translates):
+        raise AbilityError(f"a {type(loaded).__name__} generates a text from another one: give source=[...].")
     if not isinstance(loaded, Generates) or (beams > 1 and not isinstance(loaded, HasLayers)):
         missing = (
             "no beam search: use a network, such as gpt or lstm"
@@ -163,25 +199,30 @@ def evaluate(
     out: str | Path | None = None,
     force: bool = False,
     task: str | None = None,
+    pair: str | None = None,
+    beams: int | None = None,
 ) -> dict[str, Any]:
     """The metrics of a model on test files, as `firth evaluate --json` prints them.
 
     The suites `words`, `analogies`, `context` and `probe` are for vectors, `classify` for classifiers, and `task` for
-    fine-tuned models. `method` (add or mul) and `restrict` (to the most frequent words) are for analogies, `columns`
-    (such as `text_a=review`) for labelled files, `skip_bad`, `seed` and `out` for tasks: the error analysis is written
-    to `out`, an HTML file that is replaced only with `force`. `task` names one of several that the model was fine-tuned
-    for.
+    fine-tuned models, `translation` for translation models. `method` (add or mul) and `restrict` (to the most frequent
+    words) are for analogies, `columns` (such as `text_a=review`) for labelled files, `skip_bad`, `seed` and `out` for
+    tasks: the error analysis is written to `out`, an HTML file that is replaced only with `force`. `task` names one of
+    several that the model was fine-tuned for; `pair` (the columns), `beams` and `seed` are for translation.
     """
     paths = [require_path(file, "files", "a test file") for file in files]
     page = None if out is None else require_path(out, "out", "the HTML file to write")
     given = {"-o": page, "--force": force, _COLUMNS: columns, "--skip-bad": skip_bad, "--task": task}
     _check_evaluation(suite, paths, method, restrict, given)
+    if suite != "translation" and (pair or beams):
+        raise ArgumentError(f"--pair and --beams belong to the suite translation, not to {suite}: leave them out.")
     if page is not None:
         require_new_file(page, force, [*paths, *([model] if isinstance(model, str | Path) else [])])
     if suite == "task":
         reading = {"task": task, "columns": columns, "skip_bad": skip_bad, "seed": seed}
         return _evaluate_task(model, paths[0], page, reading)
     from firth.report import classify, suites
+    from firth.report.translation import evaluate_translation
 
     suite_of: dict[str, Callable[[Any, Sequence[Path]], dict[str, Any]]] = {
         "words": suites.evaluate_words,
@@ -189,6 +230,7 @@ def evaluate(
         "context": suites.evaluate_contexts,
         "probe": suites.evaluate_probe,
         "classify": lambda loaded, paths: classify.evaluate_labels(loaded, paths, columns),
+        "translation": lambda loaded, paths: evaluate_translation(loaded, paths, pair, beams=beams or 4, seed=seed),
     }
     return suite_of[suite](_loaded(model) if suite == "classify" else without_tasks(_loaded(model)), paths)
 

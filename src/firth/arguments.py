@@ -80,6 +80,22 @@ def require_strings(given: Any, name: str, function: str = "") -> list[str] | tu
     return found
 
 
+def require_pairs(given: Any, name: str = "texts") -> list[tuple[str, str]]:
+    """The pairs of two texts `given` as an argument.
+
+    >>> require_pairs([("a dog", "ein Hund"), "a cat"])
+    Traceback (most recent call last):
+    ...
+    firth.errors.ArgumentError: texts must be pairs of two strings, but it holds 'a cat'.
+    """
+    found = []
+    for one in require_items(given, name):
+        if not isinstance(one, list | tuple) or len(one) != 2 or not all(isinstance(text, str) for text in one):
+            raise ArgumentError(f"{name} must be pairs of two strings, but it holds {_shown(one)}.")
+        found.append((one[0], one[1]))
+    return found
+
+
 def require_items(given: Any, name: str, function: str = "") -> Iterable[Any]:
     """The examples `given` as an argument: any iterable but a string or a dictionary, which is one example."""
     if isinstance(given, str | Mapping):

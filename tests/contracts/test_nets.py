@@ -11,6 +11,7 @@ import torch
 from firth.nets.batch import Batch
 from firth.nets.network import Network, Vocabulary, build_network
 from firth.nets.recipe import NetRecipe
+from firth.nets.visibility import make_encoder_states
 from firth.objectives.heads.build import make_heads, union_positions
 from firth.objectives.heads.head import ObjectiveHead
 from firth.recipes.nets import SIZES, resize
@@ -29,10 +30,12 @@ def small(name: str) -> NetRecipe:
     width = len(VOCABULARY) if direct else 16
     ffn_width = 24 if recipe.encoder.ffn_width else 0
     no_dropout = {"dropout": 0.0, "attention_dropout": 0.0, "weight_drop": 0.0}
+    encoder = replace(recipe.encoder, width=width, ffn_width=ffn_width, heads=recipe.encoder.heads, **no_dropout)
     return replace(
         recipe,
         embedding=replace(recipe.embedding, width=width, dropout=0.0),
-        encoder=replace(recipe.encoder, width=width, ffn_width=ffn_width, heads=recipe.encoder.heads, **no_dropout),
+        encoder=encoder,
+        decoder=None if recipe.decoder is None else encoder,
         sequence=replace(recipe.sequence, length=LENGTH),
     )
 
@@ -152,12 +155,74 @@ def corrupted_batch(recipe: NetRecipe, objectives: dict[str, ObjectiveHead]) -> 
     batch = make_batch(ids)
     if recipe.embedding.segments:
         batch.segment_ids = (torch.arange(LENGTH) > 5).long().expand_as(ids)
+    if recipe.decoder is not None:
+        batch.source = make_batch(ids.flip(1))
     for name in ("nsp", "sop"):
         if name in objectives:
             batch.labels[f"{name}.labels"] = torch.tensor([0, 1, 0, 1])
     for objective in objectives.values():
         objective.corrupt(batch, rng)
     return batch
+
+
+DECODERS = pytest.mark.parametrize("name", [name for name, recipe in NETS.items() if recipe.decoder is not None])
+
+
+@DECODERS
+def test_decoders_attend_to_their_source_and_to_previous_tokens_alone(name: str) -> None:
+    """By gradients: output i depends on input j exactly where the masks say so, in rows of two packed pairs."""
+    network, ids = build(name), random_ids()
+    rows = [torch.tensor([0] * first + [1] * (LENGTH - 1 - first) + [-1]).expand_as(ids) for first in (6, 4)]
+    batch = make_batch(ids, rows[0])
+    batch.source = make_batch(ids.flip(1), rows[1])
+    batch.source.is_hidden = torch.zeros_like(ids, dtype=torch.bool)
+    batch.source.is_hidden[:, 1] = True
+    read: list[torch.Tensor] = []
+    network.embedding.register_forward_hook(lambda module, given, made: read.append(made.requires_grad_()) or None)
+    states = network(batch).last_hidden_state.view(*batch.shape, -1)
+    source, target = read
+    weights = torch.arange(states.shape[-1], dtype=states.dtype)
+    for position in range(LENGTH - 1):
+        one = states[0, position] @ weights  # the plain sum of a normalised state is constant
+        for_source, for_target = torch.autograd.grad(one, (source, target), retain_graph=True)
+        sequence = rows[0][0, position]
+        before = (rows[0][0] == sequence) & (torch.arange(LENGTH) <= position)
+        assert torch.equal(for_target.abs().sum(-1)[0] > 0, before)
+        # The encoder passes what the decoder must not attend to on to the other states of the sequence.
+        assert torch.equal(for_source.abs().sum(-1)[0] > 0, rows[1][0] == sequence)
+        assert not for_source[1].any()
+    given = network.encode_source(batch)
+    given.states.requires_grad_()
+    given.states.retain_grad()
+    decoder = network.decoder
+    assert decoder is not None
+    decoded = network._decode(decoder, batch, given, None, None).last_hidden_state
+    (decoded[0] @ weights).backward()
+    assert given.states.grad is not None
+    assert (given.states.grad.abs().sum(-1)[0] > 0).tolist() == [True, False, True, True] + [False] * (LENGTH - 4)
+
+
+@DECODERS
+def test_cached_decoding_gives_the_same_hidden_states(name: str) -> None:
+    """Also of several hypotheses of each source, of sources of different length, and after one has ended."""
+    network, ids = build(name), random_ids(3)
+    is_token = torch.arange(LENGTH) < torch.tensor([[LENGTH], [5], [8]])
+    batch = make_batch(ids)
+    batch.source = make_batch(ids.flip(1))
+    batch.source.sequence_ids, batch.source.position_ids = is_token.long() - 1, None
+    with torch.inference_mode():
+        whole = hidden_states(network, batch)
+        padded = make_encoder_states(network(batch.source).last_hidden_state.view(*batch.shape, -1), is_token)
+        states, cache = network.decode_step(ids[:, :2], None, encoder_states=padded)
+        torch.testing.assert_close(states, whole[:, :2], rtol=0, atol=1e-10)
+        owners = [0, 1, 2]
+        for position, rows in ((2, [0, 0, 1, 1, 2, 2]), (3, [0, 0, 3, 2, 5]), (4, [0, 1, 4, 4]), (5, [0, 1, 2, 3])):
+            owners = [owners[row] for row in rows]
+            cache = cache.select_rows(torch.tensor(rows))
+            states, cache = network.decode_step(ids[owners, position : position + 1], cache)
+            torch.testing.assert_close(states[:, 0], whole[owners, position], rtol=0, atol=1e-10)
+    assert cache.source is not None
+    assert len(cache.source.layers[0][0]) == 2, "the keys of a source without rows are kept"
 
 
 @EVERY

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from firth.abilities import Embeds, HasVectors, Scores, total
+from firth.abilities import Embeds, HasVectors, Scores, ScoresPairs, Translates, total
+from firth.fit.train import reads_pairs
 from firth.nets.recipe import NetRecipe
 from firth.recipes.table import FINETUNED, RECIPES, lineage
 from firth.recipes.values import difference, override, recipe_from_json, recipe_to_json
@@ -69,6 +70,11 @@ def test_recipes_train_save_load_and_verify(name: str, tmp_path: Path) -> None:
         lines = [f"__label__{language} {line}" for language in ("en", "zh") for line in TEXTS[language]]
         corpus.write_text("\n".join(lines) + "\n", encoding="utf-8")
         documents = len(lines)
+    if reads_pairs(RECIPES[name].make()):
+        corpus = tmp_path / "corpus.tsv"
+        lines = ["en\tzh", *(f"{one}\t{two}" for one, two in zip(ENGLISH, CHINESE, strict=True))]
+        corpus.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        documents = len(lines) - 1
     settings = [part for setting in _settings(name) for part in ("--set", setting)]
     if RECIPES[name].family == "nets":
         settings += ["--budget", "2ktok", "--threads", "1"]
@@ -95,6 +101,11 @@ def test_recipes_train_save_load_and_verify(name: str, tmp_path: Path) -> None:
         again = library.load(tmp_path / "two")
         assert total(model.score(ENGLISH)) == total(again.score(ENGLISH))
         assert total(model.score(ENGLISH)).bits_per_byte > 0
+    if isinstance(model, ScoresPairs):
+        pairs = list(zip(ENGLISH, CHINESE, strict=True))
+        assert total(model.score_pairs(pairs)) == total(library.load(tmp_path / "two").score_pairs(pairs))
+    if isinstance(model, Translates):
+        assert len(model.translate(ENGLISH, length=5)) == len(ENGLISH)
     if isinstance(model, HasVectors):
         word = next(word for word in model.words if word.isalpha() and word in model.rows)
         assert firth("similar", tmp_path / "one", word, "--count", "3", "--json").json["neighbours"]
@@ -122,6 +133,9 @@ def _settings(name: str) -> list[str]:
         small = ["embedding.width=16", "encoder.width=16", f"encoder.ffn_width={min(recipe.encoder.ffn_width, 32)}"]
         small += [f"encoder.heads={min(recipe.encoder.heads, 2)}", f"encoder.layers={min(recipe.encoder.layers, 2)}"]
         small += ["sequence.length=16", "learning.batch=256"]
+        if recipe.decoder is not None:
+            small = [one for one in small if "length" not in one] + ["sequence.length=256"]
+            small += [one.replace("encoder", "decoder") for one in small if one.startswith("encoder")]
         return small + (["tokenizer.vocab_size=300"] if recipe.tokenizer.model not in ("words", "chars") else [])
     return ["tokenizer.min_count=1"] if isinstance(recipe, VectorRecipe) else []
 

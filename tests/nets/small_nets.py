@@ -39,10 +39,12 @@ def small_net_recipe(name: str, tokens: int, length: int = 12) -> NetRecipe:
     width = tokens if recipe.output.kind == "direct" else 16
     still = {"dropout": 0.0, "attention_dropout": 0.0, "weight_drop": 0.0}
     inner = 24 if recipe.encoder.ffn_width else 0
+    encoder = replace(recipe.encoder, width=width, ffn_width=inner, **still)
     return replace(
         recipe,
         embedding=replace(recipe.embedding, width=width, dropout=0.0),
-        encoder=replace(recipe.encoder, width=width, ffn_width=inner, **still),
+        encoder=encoder,
+        decoder=None if recipe.decoder is None else encoder,
         sequence=replace(recipe.sequence, length=length),
     )
 

@@ -30,7 +30,8 @@ def evaluate(
     suite: Annotated[
         str,
         Argument(
-            help="words, analogies, context, probe, classify or task.", autocompletion=options.completion("suites")
+            help="words, analogies, context, probe, classify, task or translation.",
+            autocompletion=options.completion("suites"),
         ),
     ],
     files: Annotated[list[Path], Argument(help="Word pairs, analogies, words in context or labelled texts.")],
@@ -41,6 +42,8 @@ def evaluate(
     task: options.Task = None,
     field: options.Columns = None,
     skip_bad: options.SkipBad = False,
+    pair: options.Pair = None,
+    beams: Annotated[int | None, Option("--beams", min=1, help="Translation: of beam search; default: 4.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Evaluate vectors on word pairs, analogies, words in context or a linear probe; or a classifier or task model.
@@ -52,8 +55,9 @@ def evaluate(
     from firth import api
 
     choices: dict[str, Any] = {"method": method, "restrict": restrict, "columns": field or [], "skip_bad": skip_bad}
-    report = api.evaluate(model, suite, *files, **choices, out=out, force=force, task=task)
-    show(as_json, {"suite": suite} | report, lambda: _print_task(report) if suite == "task" else _print(report))
+    report = api.evaluate(model, suite, *files, **choices, out=out, force=force, task=task, pair=pair, beams=beams)
+    is_task = suite in ("task", "translation")
+    show(as_json, {"suite": suite} | report, lambda: _print_task(report) if is_task else _print(report))
 
 
 def _print_task(report: dict[str, Any]) -> None:

@@ -24,6 +24,9 @@ Task = Annotated[str | None, Option("--task", help="Which of several tasks that 
 Field = Annotated[str, Option("--field", help="JSONL and Parquet: the field that holds the text.")]
 Encoding = Annotated[str | None, Option("--encoding", help="Encoding of the files.")]
 Layout = Annotated[str, Option("--layout", help="lines (of one sentence), prose (of one paragraph), wrapped, auto.")]
+Pair = Annotated[
+    str | None, Option("--pair", help="Parallel text: two columns, as en,de, or two files without a corpus.")
+]
 Threads = Annotated[int | None, Option("--threads", min=1, help="Number of processes; default: all cores.")]
 Licence = Annotated[
     str | None,

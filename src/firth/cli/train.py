@@ -29,8 +29,8 @@ def train(
     recipe: Annotated[
         str, Argument(help="The recipe; firth recipes lists all.", autocompletion=options.completion("recipes"))
     ],
-    corpus: options.Corpus,
     out: options.Out,
+    corpus: Annotated[list[str] | None, Argument(help="Files, folders, globs, - or builtin:NAME.")] = None,
     valid: Annotated[str | None, Option("--valid", help="Held-out text to score at the end.")] = None,
     size: Annotated[str | None, Option("--size", help="tiny, mini, small or base.")] = None,
     budget: options.Budget = None,
@@ -46,6 +46,7 @@ def train(
     encoding: options.Encoding = None,
     layout: options.Layout = "auto",
     licence: options.Licence = None,
+    pair: options.Pair = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a recipe on text and save it as an artifact.
@@ -55,7 +56,9 @@ def train(
     with checking_arguments():
         check_recipe(recipe, size, settings or [])
         check_budget(budget)
-        check_reading(layout, encoding, [*corpus, valid])
+        if not corpus and pair is None:
+            raise ArgumentError("nothing to train on was given: name a corpus.")
+        check_reading(layout, encoding, [*(corpus or []), valid])
         check_licence(licence)
 
     from firth.fit.train import train as run
@@ -64,7 +67,7 @@ def train(
     return_freed_memory()
     run(
         recipe,
-        *corpus,
+        *(corpus or []),
         out=out,
         valid=valid,
         size=size,
@@ -78,6 +81,7 @@ def train(
         encoding=encoding,
         layout=layout,
         licence=licence,
+        pair=pair,
         reload=False,
     )
     _print_result(as_json, out)
@@ -99,6 +103,7 @@ def adapt(
     encoding: options.Encoding = None,
     layout: options.Layout = "auto",
     licence: options.Licence = None,
+    pair: options.Pair = None,
     as_json: options.Json = False,
 ) -> None:
     """Continue training on domain text: extend a vocabulary, add n-gram counts, train vectors and networks further.
@@ -106,7 +111,7 @@ def adapt(
     Example: firth adapt kn --add june.txt --remove may.txt -o kn-june
     """
     with checking_arguments():
-        if not (corpus or add or remove):
+        if not (corpus or add or remove or pair):
             raise ArgumentError("nothing to adapt to was given: name a corpus, or --add or --remove.")
         check_budget(budget)
         check_reading(layout, encoding, [*(corpus or []), valid])
@@ -129,6 +134,7 @@ def adapt(
         encoding=encoding,
         layout=layout,
         licence=licence,
+        pair=pair,
     )
     _print_result(as_json, out)
 

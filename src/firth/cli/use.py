@@ -16,13 +16,16 @@ from firth.abilities import CONTEXTS, POOLINGS, Context
 from firth.cli import options
 from firth.cli.checks import check_encoding, check_reading, check_temperature, parse_layer, require_choice
 from firth.cli.console import checking_arguments, print_fields, show, to_json, verb
-from firth.errors import ArgumentError
+from firth.cli.pairs import generate_from, refuse_options, score_pairs
+from firth.errors import AbilityError, ArgumentError
 
 
 @verb
 def score(
     model: options.Model,
-    files: Annotated[list[Path], Argument(help="Text files with one text per line; - for standard input.")],
+    files: Annotated[
+        list[Path] | None, Argument(help="Text files with one text per line; - for standard input.")
+    ] = None,
     out: Annotated[Path | None, Option("-o", "--out", help="Write the score of each line here as JSONL.")] = None,
     context: Annotated[
         str, Option("--context", help="line: each line by itself; document: after those since the last blank line.")
@@ -33,6 +36,7 @@ def score(
         str | None, Option("--layout", help="lines, prose, wrapped, auto; default: as in the training text.")
     ] = None,
     encoding: options.Encoding = None,
+    pair: options.Pair = None,
     threads: Annotated[int | None, Option("--threads", min=1, help="Number of threads; default: all cores.")] = None,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -48,16 +52,25 @@ def score(
         check_reading(layout or "auto", encoding)
         if explain and context == "document":
             raise ArgumentError("--explain is for lines by themselves: leave --context document out.")
+        if not files and pair is None:
+            raise ArgumentError("nothing to score was given: name the files.")
     if out is not None:
-        require_new_file(out, force, [*files, model])
+        require_new_file(out, force, [*(files or []), model])
 
-    from firth.abilities import HasLayers, Score
+    from firth.abilities import HasLayers, Score, ScoresPairs
     from firth.apply.score import directions, explain_text, line_row, open_texts, score_lines, summarise
     from firth.artifact.models import load_network
     from firth.cores import limit_threads
     from firth.progress import progress
 
     loaded: Any = load_network(model)
+    if isinstance(loaded, ScoresPairs):
+        given = {"--context": context != "line", "--explain": explain, "--whole-words": whole_words, "--layout": layout}
+        refuse_options(given, "this model scores a target given its source")
+        with limit_threads(threads):
+            return score_pairs(loaded, files or [], pair, encoding, out, as_json)
+    if pair is not None or files is None:
+        raise AbilityError(f"{model} scores texts by themselves, not pairs: leave --pair out, or use a transformer.")
     texts = open_texts(loaded, files, cast(Context, context), encoding=encoding, layout=layout)
     several = len(texts.files) > 1
     total = Score()
@@ -104,28 +117,55 @@ def generate(
     model: options.Model,
     prompt: Annotated[str, Option("--prompt", help="Text to continue.")] = "",
     count: Annotated[int, Option("--count", min=1, help="Number of texts.")] = 1,
-    length: Annotated[int, Option("--length", min=1, help="Maximum number of tokens of each.")] = 50,
+    length: Annotated[
+        int | None, Option("--length", min=1, help="Maximum number of tokens of each: 50, or as in training pairs.")
+    ] = None,
     temperature: Annotated[float, Option("--temperature", help="Of sampling; 0: greedy decoding.")] = 1.0,
     top_k: Annotated[int | None, Option("--top-k", min=1, help="Sample from the k most probable tokens.")] = None,
     top_p: Annotated[float | None, Option("--top-p", min=0, max=1, help="Nucleus sampling.")] = None,
-    beams: Annotated[int, Option("--beams", min=1, help="Networks: beam search with this many beams.")] = 1,
+    beams: Annotated[
+        int | None, Option("--beams", min=1, help="Networks: beam search with this many beams; 4 with --source.")
+    ] = None,
     seed: options.Seed = 0,
     next_count: Annotated[int | None, Option("--next", min=1, help="Print the N most probable next tokens.")] = None,
+    source: Annotated[
+        str | None, Option("--source", help="Text to translate, or a file with one on each line.")
+    ] = None,
+    out: Annotated[
+        Path | None, Option("-o", "--out", help="With --source: file of texts to write; .jsonl with scores.")
+    ] = None,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Generate text, or print the most probable next tokens.
 
     Example: firth generate kn --prompt "the stock" --next 5
+
+    Example: firth generate en-de --source "A dog runs." --beams 4
     """
     with checking_arguments():
         check_temperature(temperature)
 
-    from firth.abilities import Generates, HasLayers
+    from firth.abilities import Generates, HasLayers, Translates
     from firth.apply.score import next_tokens
     from firth.artifact.models import load_network
     from firth.errors import AbilityError
+    from firth.files import require_new_file
 
+    if out is not None:
+        require_new_file(out, force, [model])
     loaded: Any = load_network(model)
+    if source is not None and isinstance(loaded, Translates):
+        sampled = {"--temperature": temperature != 1, "--top-k": top_k, "--top-p": top_p is not None}
+        given = {"--prompt": prompt, "--count": count > 1, "--next": next_count} | sampled
+        refuse_options(given, "one text is generated from a source, by beam search")
+        return generate_from(loaded, source, beams, length, out, as_json)
+    if isinstance(loaded, Translates):
+        raise AbilityError(f"{model} generates a text from another one: give it with --source.")
+    if source is not None:
+        raise AbilityError(f"{model} reads no source: continue a text with --prompt, or use a transformer.")
+    refuse_options({"-o": out}, "texts that continue a prompt are printed")
+    beams, length = beams or 1, length or 50
     if not isinstance(loaded, Generates):
         raise AbilityError(f"{model} cannot generate text: generate with a language model, such as gpt, lstm or mkn5.")
     if next_count is not None:

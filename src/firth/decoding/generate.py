@@ -98,9 +98,18 @@ class Hypothesis(NamedTuple):
         """The tokens without the EOS."""
         return [token for token in self.tokens if token != EOS]
 
-    def rank(self, length_penalty: float) -> float:
-        """score / length ** length_penalty (Wu et al. 2016), for comparing sequences of different length."""
-        return self.score / float(max(1, len(self.tokens)) ** length_penalty)
+    def rank(self, length_penalty: float, offset: int = 0) -> float:
+        """score / length_norm, for comparing sequences of different length."""
+        return self.score / length_norm(len(self.tokens), length_penalty, offset)
+
+
+def length_norm(length: int, penalty: float, offset: int = 0) -> float:
+    """((offset + length) / (offset + 1)) ** penalty; Wu et al. 2016 (equation 14) have an offset of 5, others none.
+
+    >>> length_norm(9, 0.5), length_norm(19, 0.5, offset=5)
+    (3.0, 2.0)
+    """
+    return float(((offset + max(1, length)) / (offset + 1)) ** penalty)
 
 
 class _Beam(NamedTuple):
@@ -126,6 +135,8 @@ class BeamSearch:
     length_penalty: float = field(kw_only=True)
     early_stopping: bool = field(kw_only=True)
     no_repeat_ngram: int = field(default=0, kw_only=True)
+    penalty_offset: int = field(default=0, kw_only=True)
+    """See `length_norm`."""
 
     def __post_init__(self) -> None:
         self.active = [_Beam(source, source, Hypothesis((), 0.0)) for source in range(self.sources)]
@@ -145,7 +156,10 @@ class BeamSearch:
         found = list(self.finished[source])
         if not (self.early_stopping and found):
             found += [beam.hypothesis for beam in self.active if beam.source == source]
-        return sorted(found, key=lambda one: -one.rank(self.length_penalty))
+        return sorted(found, key=self._order)
+
+    def _order(self, hypothesis: Hypothesis) -> float:
+        return -hypothesis.rank(self.length_penalty, self.penalty_offset)
 
     def _extend(self, log_probabilities: Tensor) -> None:
         """Extend each beam by one token and keep the best of each source."""
@@ -177,15 +191,15 @@ class BeamSearch:
             finished += [beam.hypothesis for beam in candidates[: self.beams] if beam.hypothesis.tokens[-1] == EOS]
             is_done = len(finished) >= self.beams
         else:
-            finished.sort(key=lambda one: -one.rank(self.length_penalty))
+            finished.sort(key=self._order)
             del finished[self.beams :]
             # Log-probabilities are at most 0, so a beam's rank never rises above its score at the maximum length.
             is_done = (
                 len(finished) == self.beams
                 and bool(going)
                 and len(going[0].hypothesis.tokens) < self.max_length
-                and finished[-1].rank(self.length_penalty)
-                >= going[0].hypothesis.score / self.max_length**self.length_penalty
+                and -self._order(finished[-1])
+                >= going[0].hypothesis.score / length_norm(self.max_length, self.length_penalty, self.penalty_offset)
             )
         if not is_done:
             self.active += going

@@ -27,8 +27,17 @@ from firth.fit.count_arithmetic import (
 )
 from firth.fit.counts import count_metrics
 from firth.fit.resolve import is_unset
-from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, join_licences, open_corpus, with_licence
-from firth.fit.train import token_metrics
+from firth.fit.run import (
+    Budget,
+    Text,
+    TrainingResult,
+    TrainingRun,
+    join_licences,
+    open_corpus,
+    open_pairs,
+    with_licence,
+)
+from firth.fit.train import reads_pairs, require_pairs, token_metrics
 from firth.fit.vectors import adapt_vectors
 from firth.recipes.values import Settings, override, setting_list
 from firth.tasks.recipe import base_name
@@ -43,7 +52,7 @@ from firth.vectors.recipe import Word2vecRecipe
 
 _VECTOR_FIELDS = ("epochs", "lr", "mode", "subsample", "negatives", "window")  # that may be changed
 _NET_FIELDS = ("objectives", "sequence.format", "learning", "tokenizer.vocab_size")  # that may be changed
-_FIXED_NET_FIELDS = ("tokenizer", "embedding", "encoder", "visibility", "output")
+_FIXED_NET_FIELDS = ("tokenizer", "embedding", "encoder", "decoder", "visibility", "output")
 _FINETUNED = ("task", "many")  # types of recipes of models whose network can be trained further
 _GROWTH = 1.25  # factor by which a vocabulary grows by default
 
@@ -63,6 +72,7 @@ def adapt(
     encoding: str | None = None,
     layout: str = "auto",
     licence: str | None = None,
+    pair: str | None = None,
 ) -> AnyModel:
     """The model after further training on the corpora, saved in the folder `out`.
 
@@ -71,6 +81,7 @@ def adapt(
     with `remove` subtracted. Skip-gram, CBOW and fastText vectors are trained further, with new words. Networks, also
     those of fine-tuned models, are trained further with the same tokens as long as `budget` allows; `resume` continues
     an interrupted run. `licence` is that of the corpora, which is recorded after the licence of the model's own text.
+    `pair` names the columns of parallel text, or two files without a corpus.
     """
     folder, settings = require_path(out, "out", "the folder to write"), setting_list(settings)
     add, remove = require_list(add, "add"), require_list(remove, "remove")
@@ -88,13 +99,16 @@ def adapt(
         )
     else:
         require_free(folder)
-    if not (corpora or add or remove):
+    if not (corpora or add or remove or pair):
         raise RecipeError("nothing to adapt to was given: name a corpus, or --add or --remove.")
     old = without_tasks(load(model))
+    require_pairs(old.recipe, pair)
     own_licence = artifact.manifest.corpus.get("licence")
-    joined = join_licences(own_licence, licence) if corpora or add else own_licence
+    joined = join_licences(own_licence, licence) if corpora or add or pair else own_licence
 
     def read(texts: Sequence[Text], kind: str) -> Corpus:
+        if reads_pairs(old.recipe):
+            return open_pairs(texts, pair, encoding)
         return open_corpus(texts, field, encoding, kind)
 
     if isinstance(old, NgramModel):

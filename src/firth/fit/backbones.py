@@ -29,7 +29,7 @@ _SPREAD = 0.1  # standard deviation of the vectors of words without one
 def backbone(model: Any) -> NetModel:
     """A neural model itself, the network of a fine-tuned model, or word vectors as an embedding network."""
     if isinstance(model, NetModel):
-        return model
+        return model if model.recipe.decoder is None else encoder_network(model)
     if isinstance(model, TaskModel | ManyModel):
         return model.base
     if isinstance(model, VectorModel):
@@ -53,6 +53,22 @@ def earlier_decoder(model: Any) -> NetModel | None:
         return None
     network, base = model.head.decoder, model.base
     return make_model(network.recipe, network, base.tokenizer, base.layout, base.unknown_word_model)
+
+
+def encoder_network(model: NetModel) -> NetModel:
+    """The encoder of a model without its decoder."""
+    sequence = replace(model.recipe.sequence, format="sentences")
+    recipe = replace(model.recipe, decoder=None, objectives=(), sequence=sequence)
+    network = build_network(recipe, model.network.vocabulary, 0, skip_init=True)
+    tensors = own_tensors(model.network).items()
+    load_tensors(network, {name: one.detach().numpy() for name, one in tensors if not name.startswith("decoder.")})
+    return make_model(recipe, network, model.tokenizer, model.layout, model.unknown_word_model)
+
+
+def require_single_network(model: Any) -> None:
+    """Raise `AbilityError` if a model has a decoder, which generates without being fine-tuned."""
+    if isinstance(model, NetModel) and model.recipe.decoder is not None:
+        raise AbilityError("the model has a decoder already: train it on further pairs with firth adapt MODEL PAIRS.")
 
 
 def embedding_network(model: VectorModel) -> NetModel:

@@ -85,6 +85,11 @@ class Batches:
         return int(count_longer(bounds_of(self.store)[0], limit))
 
     @property
+    def left_out(self) -> int:
+        """The number of pairs that do not fit."""
+        return 0
+
+    @property
     def fill(self) -> float:
         """The fraction of positions in the first epoch that are not padding."""
         return self._rows(self.seed, 0, self.recipe.sequence.length).fill
@@ -137,7 +142,7 @@ class Batches:
 
     def _build_rows(self, seed: int, variant: int, length: int) -> BatchRows:
         form, bidirectional = self.recipe.sequence.format, self.recipe.visibility == "bidirectional"
-        key = int(_random(seed, variant, _LAYOUT).integers(2**62))
+        key = int(self.layout_rng(seed, variant).integers(2**62))
         if form == "stream":
             return StreamRows(self.store, length, overlap=0 if bidirectional else 1, key=key)
         if form == "contiguous":
@@ -148,6 +153,10 @@ class Batches:
         segments = form in PAIRS and self.recipe.embedding.segments > 1
         opening = BOS if bidirectional else EOS
         return PackedRows(self.store, sequences, length, opening, form == "full-sentences", segments)
+
+    def layout_rng(self, seed: int, variant: int) -> np.random.Generator:
+        """The random numbers of the layout of an epoch."""
+        return _random(seed, variant, _LAYOUT)
 
     def _shuffle(self, seed: int, epoch: int, count: int) -> Integers:
         if self.recipe.sequence.format == "contiguous":

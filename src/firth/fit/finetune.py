@@ -11,7 +11,14 @@ from firth.arguments import require_list, require_path
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load
 from firth.errors import RecipeError, near_miss
-from firth.fit.backbones import backbone, causal_network, decoder_network, earlier_decoder, earlier_tasks
+from firth.fit.backbones import (
+    backbone,
+    causal_network,
+    decoder_network,
+    earlier_decoder,
+    earlier_tasks,
+    require_single_network,
+)
 from firth.fit.checkpoints import clear_finished, is_finished, require_place, training_place
 from firth.fit.examples import Examples, read_all
 from firth.fit.linear import has_no_states, require_linear, train_linear
@@ -96,6 +103,8 @@ def finetune(
         model, folder, domain, task_examples, dev_examples, budget, threads=threads, resume=resume
     )
     origin, digest = load(model), open_artifact(start).manifest.files["model.safetensors"].sha256
+    if task == "generate" and decoder is None:
+        require_single_network(origin)
     base = backbone(origin if start == model else load(start))
     decoder_model = earlier_decoder(origin) if task == "generate" else None
     if decoder is not None:

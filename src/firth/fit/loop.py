@@ -114,7 +114,8 @@ class TrainingModule(nn.Module):
         positions = predicted_positions(named, batch)
         predicted = 1.0 if positions is None else len(positions) / (rows * length)
         own = sum(one.flops(batch) for one in named)
-        return BACKWARD * rows * length * self.network.flops(length, predicted) + BACKWARD * own
+        source = 0 if batch.source is None else batch.source.shape[1]
+        return BACKWARD * rows * length * self.network.flops(length, predicted, source) + BACKWARD * own
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """All parameters and buffers, each once, sharing their memory; and what is remembered of the text."""

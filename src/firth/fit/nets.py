@@ -25,6 +25,7 @@ from firth.fit.loop import (
     weighted_sum,
 )
 from firth.fit.optimisers import make_optimiser
+from firth.fit.parallel import make_batches
 from firth.fit.preflight import describe, make_plan
 from firth.fit.run import TrainingResult, TrainingRun
 from firth.fit.trainer import CURVE, METRICS, MetricsFile, Trainer, draw_curve, note_threads, to_lines, torch_settings
@@ -113,10 +114,15 @@ def open_trainer(
         names = {name: name if name.startswith("heads.") else f"network.{name}" for name in start.arrays()}
         module.restore(module.arrays() | {names[name]: array for name, array in start.arrays().items()})
     objectives = module.objectives
-    batches = Batches(recipe, store, objectives, run.seed)
+    batches = make_batches(recipe, store, objectives, run.seed)
     began = time.monotonic() - spent
     if batches.split:
         note(f"{batches.split:,} sentences were longer than {recipe.sequence.length} tokens and were split")
+    if batches.left_out:
+        note(
+            f"{batches.left_out:,} of {store.info.documents:,} pairs are left out: a side has no token, or more than "
+            f"fit into {recipe.sequence.length}"
+        )
     if checkpoint is None:
         plan = _plan(recipe, run, module, batches, len(vocabulary), began)
     else:
@@ -126,7 +132,7 @@ def open_trainer(
     if valid is not None:
         least, most = _VALID_TOKENS
         size = min(max(round(_VALID_FRACTION * plan.tokens), least), most)
-        evaluate = partial(_evaluate, module, Batches(recipe, valid, objectives, run.seed).fixed(size))
+        evaluate = partial(_evaluate, module, make_batches(recipe, valid, objectives, run.seed).fixed(size))
     trainer = Trainer(
         recipe=recipe,
         seed=run.seed,
@@ -193,6 +199,8 @@ def _result(
         "losses": last["losses"],
         "split_sentences": trainer.batches.split,
     }
+    if isinstance(trainer.batches, Batches) and trainer.batches.left_out:
+        metrics["left_out_pairs"] = trainer.batches.left_out
     if valid is not None:
         metrics["valid_loss"] = state.best if trainer.best else valid["valid_loss"]
     if state.first is not None:

@@ -15,7 +15,7 @@ import numpy as np
 from firth.errors import RecipeError
 from firth.fit.run import Budget
 from firth.fit.schedules import auto_lr
-from firth.nets.recipe import NetRecipe, can_init_adjacent
+from firth.nets.recipe import EncoderRecipe, NetRecipe, can_init_adjacent
 from firth.recipes.nets import SIZES, resize
 from firth.recipes.values import override
 from firth.text.corpus import Corpus
@@ -23,6 +23,7 @@ from firth.tokens.store import TokenStore
 
 SIZED = ("embedding.width", "encoder.layers", "encoder.width", "encoder.ffn_width", "encoder.heads")
 """Fields that a size sets, beside the sequence length."""
+_PARTS = ("encoder", "decoder", "embedding.width")
 TOKENS_PER_PARAMETER = 5
 """Training tokens per parameter below which a smaller network is better."""
 DEFAULT_SECONDS = 600.0
@@ -38,7 +39,14 @@ _MANY_TOKENS = 1e9  # from which a masked network needs no help to learn attenti
 _VECTOR_RATIO = 10  # CBOW tokens per training token of the network
 _VECTOR_EPOCHS = 5  # at most
 _MIN_TEXT = 100_000  # tokens below which CBOW vectors are useless
-_DROPOUTS = ("embedding.dropout", "encoder.dropout", "encoder.attention_dropout", "encoder.weight_drop")
+_DROPOUTS = (
+    "embedding.dropout",
+    "encoder.dropout",
+    "encoder.attention_dropout",
+    "encoder.weight_drop",
+    "decoder.dropout",
+    "decoder.attention_dropout",
+)
 _RESOLVED = ("sequence.length", "learning.batch", "learning.lr", "encoder.init", "embedding.init")
 _MIN_BATCH = 512
 _MIN_LENGTH = 16
@@ -65,8 +73,8 @@ def unset_fields(recipe: NetRecipe, settings: Sequence[str], size: str | None) -
     """The fields that a run may change from the recipe's values."""
     defaults = [f"{one.name}.{field}" for one in recipe.objectives for field in one.small_run_defaults()]
     names = {name for name in (*_RESOLVED, *_DROPOUTS, *defaults) if is_unset(settings, name)}
-    if (size is None and is_unset(settings, "encoder", "embedding.width")) or recipe.output.kind == "direct":
-        names |= set(SIZED)
+    if (size is None and is_unset(settings, *_PARTS)) or recipe.output.kind == "direct":
+        names |= set(SIZED) | {name.replace("encoder", "decoder") for name in SIZED}
     return names
 
 
@@ -94,7 +102,7 @@ def resolve_size(
     recipe: NetRecipe, settings: Sequence[str], store: TokenStore, vocabulary: int, budget: Budget | None
 ) -> Resolved:
     """The recipe in the largest size that the text and the budget can train."""
-    if not is_unset(settings, "encoder", "embedding.width") or recipe.output.kind == "direct":
+    if not is_unset(settings, *_PARTS) or recipe.output.kind == "direct":
         return Resolved(recipe, "")
     tokens = store.info.tokens
     for size in reversed(SIZES):
@@ -160,7 +168,8 @@ def small_run_defaults(recipe: NetRecipe, settings: Sequence[str], planned: floa
 
 def can_init_embeddings(recipe: NetRecipe, settings: Sequence[str]) -> bool:
     """Whether a network's embeddings may be initialised by CBOW."""
-    return recipe.encoder.kind == "transformer" and is_unset(settings, "embedding.init")
+    is_single = recipe.encoder.kind == "transformer" and recipe.decoder is None
+    return is_single and is_unset(settings, "embedding.init")
 
 
 def vector_tokens(recipe: NetRecipe, vocabulary: int, budget: Budget | None, text: int) -> int:
@@ -170,8 +179,9 @@ def vector_tokens(recipe: NetRecipe, vocabulary: int, budget: Budget | None, tex
 
 
 def _value(recipe: NetRecipe, name: str) -> float:
-    part, _, field = name.partition(".")
-    return float(getattr(getattr(recipe, part), field))
+    name, _, field = name.partition(".")
+    part = getattr(recipe, name)
+    return 0.0 if part is None else float(getattr(part, field))
 
 
 def fill_in(recipe: NetRecipe, vocabulary: int) -> NetRecipe:
@@ -224,6 +234,9 @@ def flops_per_token(recipe: NetRecipe, vocabulary: int) -> float:
         "adaptive": vocabulary / 4,
         "adaptive-tied": vocabulary / 3,
     }.get(recipe.output.kind, float(vocabulary))
+    if recipe.decoder is not None:  # one half of the tokens is read by the encoder, the other by the decoder
+        decoded = layer_parameters(recipe.decoder, used=True, crosses=True) + predicted * scores * recipe.decoder.width
+        return 3 * (encoder_parameters(recipe, used=True) + decoded)
     own = encoder_parameters(recipe, used=True) + predicted * scores * recipe.width
     return 6 * own + 6 * character_parameters(recipe) + others
 
@@ -236,6 +249,8 @@ def count_parameters(recipe: NetRecipe, vocabulary: int) -> int:
         tables += vocabulary * recipe.width
     if recipe.embedding.positions == "learned":
         tables += recipe.sequence.length * recipe.embedding.width
+    if recipe.decoder is not None:
+        tables += layer_parameters(recipe.decoder, crosses=True)
     return round(tables + encoder_parameters(recipe))
 
 
@@ -248,11 +263,7 @@ def encoder_parameters(recipe: NetRecipe, used: bool = False) -> int:
     """The approximate parameters of the encoders; with `used`, tied ones are counted for each layer."""
     encoder, width, inputs = recipe.encoder, recipe.encoder.width, recipe.embedding.width
     if encoder.kind == "transformer":
-        attention = 5 if encoder.positions == "relative" else 4
-        counts = {"attention": attention * width**2, "feed-forward": 2 * width * encoder.ffn_width}
-        found = inputs * width if inputs != width else 0
-        for name, count in counts.items():
-            found += count * (1 if encoder.tie_layers in ("all", name) and not used else encoder.layers)
+        found = (inputs * width if inputs != width else 0) + layer_parameters(encoder, used)
     elif encoder.kind in ("lstm", "rnn"):
         cells = encoder.ffn_width or width
         gates = 4 if encoder.kind == "lstm" else 1
@@ -262,6 +273,15 @@ def encoder_parameters(recipe: NetRecipe, used: bool = False) -> int:
         sides = 2 if recipe.visibility == "bidirectional" else 1
         found = encoder.context * sides * inputs * width * min(encoder.layers, 1)
     return found * recipe.directions
+
+
+def layer_parameters(part: EncoderRecipe, used: bool = False, crosses: bool = False) -> int:
+    """The approximate parameters of the layers of a Transformer; `crosses`: with cross-attention."""
+    matrices = (5 if part.positions == "relative" else 4) + (4 if crosses else 0)
+    found, counts = 0, {"attention": matrices * part.width**2, "feed-forward": 2 * part.width * part.ffn_width}
+    for name, count in counts.items():
+        found += count * (1 if part.tie_layers in ("all", name) and not used else part.layers)
+    return found
 
 
 def require_memory(recipe: NetRecipe, vocabulary: int, free: int) -> None:

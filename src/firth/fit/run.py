@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from firth.artifact.models import save
-from firth.errors import CorpusError
+from firth.errors import ArgumentError, CorpusError
 from firth.fit.budget import Budget as Budget
 from firth.fit.checkpoints import CheckpointFolder, hold
 from firth.progress import note
 from firth.text.corpus import Corpus, read_corpus
+from firth.text.parallel import read_parallel
 from firth.tokens.build import open_store, open_tokens
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
@@ -98,6 +99,17 @@ class TrainingResult:
             metrics={**self.metrics, **metrics},
             files=self.files,
         )
+
+
+def open_pairs(texts: Sequence[Text], pair: str | None, encoding: str | None) -> Corpus:
+    """The pairs of parallel files, or of lists of two texts each."""
+    if len(texts) == 1 and isinstance(texts[0], Corpus):
+        return texts[0]
+    if all(isinstance(one, str | Path) for one in texts):
+        return read_parallel(*cast(Sequence[str], texts), pair=pair, encoding=encoding)
+    if pair is not None:
+        raise ArgumentError("--pair names columns or files: leave it out for a list of pairs.")
+    return read_corpus(*cast(Sequence[str], texts), layout="lines")
 
 
 def open_corpus(texts: Sequence[Text], field: str, encoding: str | None, layout: str) -> Corpus:

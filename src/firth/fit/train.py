@@ -7,19 +7,19 @@ from functools import singledispatch
 from pathlib import Path
 from typing import Any, cast
 
-from firth.abilities import Predicts, Scores
+from firth.abilities import Predicts, Score, Scores, ScoresPairs, total
 from firth.arguments import check_licence, require_path
 from firth.artifact.any_model import AnyModel
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load, load_tokenizer
 from firth.counts.recipe import CacheRecipe, ClassRecipe, MaxentRecipe, MixtureRecipe, NgramRecipe
-from firth.errors import BudgetError, RecipeError
+from firth.errors import ArgumentError, BudgetError, RecipeError
 from firth.fit.adaptive import train_adaptive
 from firth.fit.checkpoints import clear_finished, is_finished, require_place, training_place
 from firth.fit.counts import train_counts
 from firth.fit.labels import accuracy, open_labelled
 from firth.fit.resolve import unset_fields
-from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, open_corpus
+from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, open_corpus, open_pairs
 from firth.fit.vectors import train_vectors
 from firth.lm.pieces import score_documents
 from firth.nets.recipe import NetRecipe
@@ -28,6 +28,7 @@ from firth.recipes.nets import with_size
 from firth.recipes.table import find_recipe
 from firth.recipes.values import Settings, flatten, override, recipe_to_json, setting_list
 from firth.text.corpus import Corpus
+from firth.text.parallel import ParallelCorpus, ParallelInput
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
@@ -50,12 +51,14 @@ def train(
     encoding: str | None = None,
     layout: str = "auto",
     licence: str | None = None,
+    pair: str | None = None,
     reload: bool = True,
 ) -> AnyModel:
     """The model of `recipe` trained on the corpora, saved as an artifact in the folder `out`.
 
-    `settings` are fields of the recipe, such as `{"order": 2}`; `licence` is that of the text, such as CC-BY-4.0. With
-    `reload=False` the model is only saved, and None returned.
+    `settings` are fields of the recipe, such as `{"order": 2}`; `licence` is that of the text, such as CC-BY-4.0.
+    `pair` names the two columns of parallel text, source and target, or two files without a corpus. With `reload=False`
+    the model is only saved, and None returned.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -72,10 +75,11 @@ def train(
     if is_finished(folder, resume):
         return _load_finished(folder, wanted, settings, size)
     require_place(folder, resume)
-    corpus = _open_training(wanted, corpora, field, encoding, layout)
+    require_pairs(wanted, pair)
+    corpus = _open_training(wanted, corpora, field, encoding, layout, pair)
     run = TrainingRun(
         corpus=corpus,
-        valid=None if valid is None else _open_training(wanted, (valid,), field, encoding, corpus.layout),
+        valid=None if valid is None else _open_valid(wanted, valid, field, encoding, corpus, pair),
         tokenizer=load_tokenizer(open_artifact(Path(tokenizer))) if isinstance(tokenizer, str | Path) else tokenizer,
         budget=Budget.parse(budget) if budget else None,
         seed=seed,
@@ -133,11 +137,33 @@ def token_metrics(store: TokenStore, tokenizer: Tokenizer) -> dict[str, float]:
     }
 
 
-def _open_training(recipe: Recipe, texts: Sequence[Text], field: str, encoding: str | None, layout: str) -> Corpus:
-    """The text, or for classifiers the labelled texts, that a recipe is trained on."""
+def _open_training(
+    recipe: Recipe, texts: Sequence[Text], field: str, encoding: str | None, layout: str, pair: str | None
+) -> Corpus:
+    """The text, or for classifiers the labelled texts, or the pairs, that a recipe is trained on."""
     if isinstance(recipe, ClassifierRecipe):
         return open_labelled(texts, field, encoding)
-    return open_corpus(texts, field, encoding, layout)
+    return open_pairs(texts, pair, encoding) if reads_pairs(recipe) else open_corpus(texts, field, encoding, layout)
+
+
+def _open_valid(
+    recipe: Recipe, text: Text, field: str, encoding: str | None, corpus: Corpus, pair: str | None
+) -> Corpus:
+    """Held-out text like that of the corpus: of parallel text the same columns."""
+    if pair is not None and isinstance(corpus, ParallelCorpus):
+        pair = None if any(len(one.files) > 1 for one in corpus.inputs if isinstance(one, ParallelInput)) else pair
+    return _open_training(recipe, (text,), field, encoding, corpus.layout, pair)
+
+
+def reads_pairs(recipe: Any) -> bool:
+    """Whether a recipe is trained on pairs of a source and a target."""
+    return isinstance(recipe, NetRecipe) and recipe.sequence.format == "parallel"
+
+
+def require_pairs(recipe: Any, pair: str | None) -> None:
+    """Raise `ArgumentError` if columns of parallel text are named for a recipe that reads none."""
+    if pair is not None and not reads_pairs(recipe):
+        raise ArgumentError("--pair is for recipes that read parallel text, such as transformer: leave it out.")
 
 
 def _load_finished(folder: Path, recipe: Recipe, settings: Sequence[str], size: str | None) -> AnyModel:
@@ -160,13 +186,20 @@ def _validate(model: Any, corpus: Corpus) -> dict[str, float]:
     Context is carried within documents, as by `firth score --context document`.
     """
     metrics = {}
+    if isinstance(model, ScoresPairs):
+        pairs = (document.sentences for document in corpus if len(document.sentences) == 2)
+        return valid_metrics(total(model.score_pairs((source, target) for source, target in pairs)))
     if isinstance(model, Scores) and model.score_kind == "causal":
-        score = score_documents(model, corpus)
-        metrics = {
-            "valid_bits_per_byte": score.bits_per_byte,
-            "valid_perplexity": score.perplexity,
-            "valid_word_perplexity": score.word_perplexity,
-        }
+        metrics = valid_metrics(score_documents(model, corpus))
     if isinstance(model, Predicts):
         metrics["valid_accuracy"] = accuracy(model, corpus)
     return metrics
+
+
+def valid_metrics(score: Score) -> dict[str, float]:
+    """The metrics of a score on held-out text."""
+    return {
+        "valid_bits_per_byte": score.bits_per_byte,
+        "valid_perplexity": score.perplexity,
+        "valid_word_perplexity": score.word_perplexity,
+    }

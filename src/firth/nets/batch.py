@@ -53,6 +53,8 @@ class Batch:
     """In contiguous streams."""
     source: Batch | None = None
     """The text that a decoder's batch depends on: rows and sequence ids correspond."""
+    is_hidden: Tensor | None = None
+    """(batch, length): true for tokens of a source that the decoder must not attend to."""
     labels: dict[str, Tensor] = field(default_factory=dict)
     """Labels by objective, such as `mlm.positions` (indices into the flattened batch) and `mlm.targets`."""
     objectives: frozenset[str] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -26,7 +26,14 @@ from firth.nets.outputs.softmax import Direct, Softmax
 from firth.nets.outputs.tied_clusters import TiedAdaptiveSoftmax
 from firth.nets.outputs.trees import HuffmanTree, LearnedTree
 from firth.nets.recipe import NetRecipe
-from firth.nets.visibility import AttentionMask, EncoderStates, SegmentMemory
+from firth.nets.visibility import (
+    AttentionBias,
+    AttentionMask,
+    EncoderStates,
+    SegmentMemory,
+    SourceKeys,
+    cross_attention_bias,
+)
 
 _ENCODERS: dict[str, type[Encoder]] = {
     "none": IdentityEncoder,
@@ -89,12 +96,15 @@ class KVCache:
     length: int
     tensors: list[Tensor]
     """Each with the batch dimension first."""
+    source: SourceKeys | None = None
+    """Of a decoder."""
 
     def select_rows(self, rows: Tensor) -> KVCache:
         """The cache of some rows, which may repeat: for beam search."""
         if self.tensors and torch.equal(rows, torch.arange(len(self.tensors[0]), device=rows.device)):
             return self
-        return KVCache(self.length, [tensor.index_select(0, rows) for tensor in self.tensors])
+        source = None if self.source is None else self.source.select_rows(rows)
+        return KVCache(self.length, [tensor.index_select(0, rows) for tensor in self.tensors], source)
 
 
 class Network(nn.Module):
@@ -107,6 +117,7 @@ class Network(nn.Module):
         self.vocabulary = vocabulary
         self.embedding = Embedding(recipe, vocabulary.tokens, shared)
         self.encoders = nn.ModuleList(make_encoder(recipe) for _ in range(recipe.directions))
+        self.decoder = make_decoder(recipe)
         self.output: OutputLayer = make_output(recipe, vocabulary.counts, self.embedding)
 
     @property
@@ -126,8 +137,12 @@ class Network(nn.Module):
         """The hidden states of a batch.
 
         With `positions` (sorted indices into the flattened batch) the last layer is computed for these alone, which
-        saves most of its time. A decoder needs `encoder_states`. Tokens attend to a `memory`, too.
+        saves most of its time. If the batch has a source, the network's encoder reads it, and the states are those of
+        its decoder. A network that decodes the states of another one needs `encoder_states`. Tokens attend to a
+        `memory`, too.
         """
+        if self.decoder is not None and batch.source is not None:
+            return self._decode(self.decoder, batch, self.encode_source(batch, rng), positions, rng)
         embedded = self.embedding(batch.ids, batch.position_ids, batch.segment_ids, rng=rng)
         masks = [
             AttentionMask(
@@ -140,6 +155,29 @@ class Network(nn.Module):
         made = [encoder(embedded, mask, positions) for mask, encoder in zip(masks, self._encoders(), strict=True)]
         layers = [_concatenate(each) for each in zip(*(states for states, _ in made), strict=True)]
         return HiddenStates(layers, _concatenate([last for _, last in made]), positions)
+
+    def encode_source(self, batch: Batch, rng: DropoutRng | None = None) -> EncoderStates:
+        """The encoder states of a batch's source, with what each token of the batch attends to."""
+        source = batch.source
+        assert source is not None
+        states = self(source, None, rng).last_hidden_state.view(*source.shape, -1)
+        shapes = [batch.shape, source.shape]
+        bias = cross_attention_bias(batch.sequence_ids, source.sequence_ids, source.is_hidden, shapes)
+        return EncoderStates(states, AttentionBias(*(each if each is None else each.to(states) for each in bias)))
+
+    def _decode(
+        self,
+        decoder: Encoder,
+        batch: Batch,
+        encoder_states: EncoderStates,
+        positions: Tensor | None,
+        rng: DropoutRng | None,
+    ) -> HiddenStates:
+        embedded = self.embedding(batch.ids, batch.position_ids, batch.segment_ids, rng=rng)
+        order, query_only = batch.attention_order, batch.query_only
+        mask = AttentionMask("causal", batch.shape, batch.sequence_ids, order, rng, encoder_states, query_only)
+        layers, last = decoder(embedded, mask, positions)
+        return HiddenStates(layers, last, positions)
 
     def decode_step(
         self,
@@ -164,9 +202,9 @@ class Network(nn.Module):
         position_ids = torch.arange(cache.length, cache.length + ids.shape[1], device=ids.device)[None].expand_as(ids)
         embedded = self.embedding(ids, position_ids, segment_ids)
         mask = AttentionMask("causal", (ids.shape[0], ids.shape[1]), None, attention_order, None, encoder_states)
-        mask.drop_last, mask.reach = drop_last, self._reach
-        states, tensors = self._encoders()[0].decode_step(embedded, cache.tensors, mask)
-        return states, KVCache(cache.length + ids.shape[1] - drop_last, tensors)
+        mask.drop_last, mask.reach, mask.source_keys = drop_last, self._reach, cache.source
+        states, tensors = (self.decoder or self._encoders()[0]).decode_step(embedded, cache.tensors, mask)
+        return states, KVCache(cache.length + ids.shape[1] - drop_last, tensors, mask.source_keys)
 
     def _decode_segments(self, ids: Tensor, cache: KVCache, segment_ids: Tensor | None) -> tuple[Tensor, KVCache]:
         """`decode_step` for segment after segment; at the begin of each the cache is cut to the memory."""
@@ -193,11 +231,16 @@ class Network(nn.Module):
     def _encoders(self) -> list[Encoder]:
         return [encoder for encoder in self.encoders if isinstance(encoder, Encoder)]
 
-    def flops(self, length: int, predicted: float = 1.0) -> float:
+    def flops(self, length: int, predicted: float = 1.0, source: int = 0) -> float:
         """Floating-point operations of a forward pass per token in sequences of that length.
 
-        `predicted` is the fraction of tokens whose last hidden state and probability are needed.
+        `predicted` is the fraction of tokens whose last hidden state and probability are needed, `source` the length of
+        the source's rows, whose operations are counted with those of the decoder.
         """
+        if self.decoder is not None and source:
+            read = source / length * (self.embedding.flops() + sum(one.flops(source) for one in self._encoders()))
+            decoded = self.decoder.flops(length, predicted) + predicted * self.output.flops()
+            return read + self.embedding.flops() + decoded
         encoders = sum(encoder.flops(length, predicted) for encoder in self._encoders())
         return self.embedding.flops() + encoders + predicted * self.output.flops()
 
@@ -209,6 +252,11 @@ def _concatenate(tensors: Sequence[Tensor]) -> Tensor:
 def make_encoder(recipe: NetRecipe) -> Encoder:
     """A new encoder of the recipe's kind."""
     return _ENCODERS[recipe.encoder.kind](recipe)
+
+
+def make_decoder(recipe: NetRecipe) -> Encoder | None:
+    """A new decoder that attends to the encoder's states, if the recipe has one."""
+    return None if recipe.decoder is None else Transformer(recipe, replace(recipe.decoder, cross_width=recipe.width))
 
 
 def make_output(recipe: NetRecipe, counts: npt.NDArray[np.int64], embedding: Embedding) -> OutputLayer:

@@ -13,7 +13,7 @@ from firth.nets.objective import PAIRS, Objective, Visibility
 from firth.tokens.recipe import TokenizerRecipe
 
 Format = Literal[
-    "stream", "contiguous", "sentences", "segment-pair", "sentence-pair", "full-sentences", "doc-sentences"
+    "stream", "contiguous", "sentences", "segment-pair", "sentence-pair", "full-sentences", "doc-sentences", "parallel"
 ]
 Kind = Literal["none", "window", "bilinear", "rnn", "lstm", "transformer"]
 Output = Literal[
@@ -136,7 +136,8 @@ class SequenceRecipe:
 
     format: Format = "stream"
     """A stream of sentences, each with its end, in random rows or contiguous from step to step; single sentences; two
-    segments or sentences; as many as fit, across documents or within one, the last cut at a word if it is long."""
+    segments or sentences; as many as fit, across documents or within one, the last cut at a word if it is long; or a
+    source and its target."""
     length: int = 128
     """Maximal tokens of a sequence, special ones included, and number of positions."""
 
@@ -206,6 +207,8 @@ class NetRecipe:
     sequence: SequenceRecipe = field(default_factory=SequenceRecipe)
     memory: MemoryRecipe = field(default_factory=MemoryRecipe)
     learning: LearningRecipe = field(default_factory=LearningRecipe)
+    decoder: EncoderRecipe | None = None
+    """A causal Transformer that attends to the encoder's states of a source, and predicts (Vaswani et al. 2017)."""
 
     def __post_init__(self) -> None:
         _check_combination(self)
@@ -247,7 +250,7 @@ class NetRecipe:
 
     @property
     def width(self) -> int:
-        """Dimension of a hidden state, both directions concatenated."""
+        """Dimension of a hidden state of the encoder, both directions concatenated."""
         direct = self.encoder.context * self.embedding.width if self.encoder.direct_connections else 0
         return (self.encoder.width + direct) * self.directions
 
@@ -281,6 +284,8 @@ def _check_combination(recipe: NetRecipe) -> None:
             "only a bidirectional Transformer with learned positions can start with heads that attend to adjacent "
             "tokens: set encoder.init=random."
         )
+    if recipe.decoder is not None:
+        _check_decoder(recipe, recipe.decoder)
     if recipe.embedding.segments == 1 and is_pair:
         raise RecipeError("pairs need embedding.segments=2, or 0 to mark segments by the separator alone.")
 
@@ -294,6 +299,18 @@ def _check_memory(recipe: NetRecipe) -> None:
         raise RecipeError(f"memory.length needs rows that go on, not sequence.format={form}: set it to contiguous.")
     if form == "contiguous" and recipe.learning.short_phase:
         raise RecipeError("contiguous rows have one length: set learning.short_phase=0 or sequence.format=stream.")
+
+
+def _check_decoder(recipe: NetRecipe, decoder: EncoderRecipe) -> None:
+    if decoder.kind != "transformer" or recipe.encoder.kind != "transformer":
+        raise RecipeError("a decoder and its encoder are Transformers: set encoder.kind and decoder.kind=transformer.")
+    if decoder.width != recipe.encoder.width:
+        raise RecipeError(
+            f"encoder.width={recipe.encoder.width} and decoder.width={decoder.width} must be equal, for both read the "
+            "same token vectors."
+        )
+    if decoder.cross_width not in (0, recipe.width):
+        raise RecipeError(f"decoder.cross_width={decoder.cross_width} must be the encoder's width: leave it out.")
 
 
 def _check(recipe: Any, **ranges: tuple[int, int]) -> None:

@@ -16,7 +16,7 @@ from firth.lm.language_model import UnknownWordModel, restore_spelling
 from firth.nets.characters import CharacterTable
 from firth.nets.embedding import Embedding
 from firth.nets.model import NetModel, own_tensors
-from firth.nets.network import Network, Vocabulary, build_network, make_encoder
+from firth.nets.network import Network, Vocabulary, build_network, make_decoder, make_encoder
 from firth.nets.recipe import NetRecipe
 from firth.text.layout import Layout
 from firth.tokens.tokenizer import Tokenizer
@@ -94,9 +94,13 @@ def _byte_codes(network: Network) -> npt.NDArray[Any]:
 def _check_sizes(recipe: NetRecipe, arrays: Arrays, vocabulary: Vocabulary) -> None:
     """Raise `ArtifactError` if the weights do not fit the recipe, before anything of its size is allocated."""
     with torch.device("meta"), _SkipInit():
-        modules = {"embedding": Embedding(recipe, vocabulary.tokens), "encoders.0": make_encoder(recipe)}
+        modules: dict[str, nn.Module | None] = {
+            "embedding": Embedding(recipe, vocabulary.tokens),
+            "encoders.0": make_encoder(recipe),
+            "decoder": make_decoder(recipe),
+        }
     for prefix, module in modules.items():
-        for name, tensor in own_tensors(module).items():
+        for name, tensor in own_tensors(module).items() if module is not None else ():
             _array(arrays, f"{prefix}.{name}", None, tuple(tensor.shape))
 
 

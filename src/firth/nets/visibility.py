@@ -6,7 +6,7 @@ a batch has an `attention_order`, it replaces positions: a permutation or a bidi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -81,7 +81,40 @@ class EncoderStates(NamedTuple):
     states: Tensor
     """(batch, length, width)."""
     bias: AttentionBias
-    """Masks padding, for every query alike."""
+    """Which of them each query attends to."""
+
+
+class SourceKeys(NamedTuple):
+    """The keys and values of encoder states in each layer of a decoder, for several decoded rows of each source."""
+
+    layers: list[list[Tensor]]
+    """Keys and values of each layer, (sources, heads, length, size)."""
+    bias: AttentionBias
+    """(sources, 1, length): masks padding."""
+    owners: Tensor
+    """(rows,): the source of each row, ascending."""
+    repeats: int | None = 1
+    """The number of rows of each source, or None if they have different numbers."""
+
+    def select_rows(self, rows: Tensor) -> SourceKeys:
+        """The keys of some rows, which may repeat. Only those of finished sources are copied."""
+        owners = self.owners[rows]
+        kept, owners, counts = torch.unique(owners, return_inverse=True, return_counts=True)
+        layers, bias = self.layers, self.bias
+        if len(kept) < len(layers[0][0]):
+            layers = [[each.index_select(0, kept) for each in keys] for keys in layers]
+            bias = _at_rows(bias, kept)
+        is_grouped = bool((owners[1:] >= owners[:-1]).all()) and bool((counts == counts[0]).all())
+        return SourceKeys(layers, bias, owners, int(counts[0]) if is_grouped else None)
+
+    def of_rows(self, layer: int) -> tuple[list[Tensor], AttentionBias]:
+        """The keys and values of a layer, and the bias, for each row."""
+        return [each.index_select(0, self.owners) for each in self.layers[layer]], _at_rows(self.bias, self.owners)
+
+
+def _at_rows(bias: AttentionBias, rows: Tensor) -> AttentionBias:
+    chosen = (None if each is None else each.expand(len(each), -1, -1)[rows] for each in bias)
+    return AttentionBias(*chosen)
 
 
 def make_encoder_states(states: Tensor, is_token: Tensor) -> EncoderStates:
@@ -96,6 +129,27 @@ class SegmentMemory(NamedTuple):
     """(batch, memory, width): the input of each layer."""
     visible: Tensor
     """(batch, length, memory): which of these tokens each token of the batch may attend to."""
+
+
+def cross_attention_bias(
+    sequence_ids: Tensor | None, source_ids: Tensor | None, is_hidden: Tensor | None, shapes: Sequence[tuple[int, int]]
+) -> AttentionBias:
+    """The bias by which the sequences of a decoder attend to the sequences of the same number in the source's rows.
+
+    `is_hidden` (batch, source length) is true for source tokens that no query attends to. `shapes` are those of the
+    two batches. Sequence ids of None mean one sequence per row.
+
+    >>> bias, _ = cross_attention_bias(torch.tensor([[0, 0, 1]]), torch.tensor([[0, 1]]), None, [(1, 3), (1, 2)])
+    >>> bias.tolist()
+    [[[0.0, -inf], [0.0, -inf], [-inf, 0.0]]]
+    """
+    if sequence_ids is None and source_ids is None and is_hidden is None:
+        return AttentionBias(None)
+    given = zip((sequence_ids, source_ids), shapes, strict=True)
+    queries, keys = (torch.zeros(shape, dtype=torch.int64) if ids is None else ids for ids, shape in given)
+    # The states of padding are not used; without any key they would need a factor of their own.
+    allowed = (queries[:, :, None] == keys[:, None, :]) | (queries < 0)[:, :, None]
+    return _to_bias(allowed if is_hidden is None else allowed & ~is_hidden[:, None, :], torch.float32)
 
 
 @dataclass
@@ -119,6 +173,8 @@ class AttentionMask:
     """The keys before those of the batch."""
     reach: int = 0
     """The number of tokens that a query attends to, itself included, at most; 0: any."""
+    source_keys: SourceKeys | None = None
+    """In decoding after the first step, instead of `encoder_states`."""
     _biases: dict[torch.dtype, AttentionBias] = field(default_factory=dict)
 
     @cached_property

@@ -11,6 +11,7 @@ from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.ranking import Ranking
 from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
+from firth.objectives.seq2seq import SequenceToSequence
 
 OBJECTIVES: dict[str, type[Objective]] = {
     one.name: one
@@ -24,6 +25,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         Ranking,
         SpanBoundary,
         ReplacedTokens,
+        SequenceToSequence,
     )
 }
 

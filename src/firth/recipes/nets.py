@@ -22,6 +22,7 @@ from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.ranking import Ranking
 from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
+from firth.objectives.seq2seq import SequenceToSequence
 from firth.tokens.recipe import TokenizerRecipe
 
 SIZES = ("tiny", "mini", "small", "base")
@@ -64,10 +65,15 @@ def resize(recipe: NetRecipe, size: str) -> NetRecipe:
     )
     tokens = width if embedding.width == encoder.width else min(embedding.width, width)
     length = min(_LENGTHS[size], recipe.sequence.length)
+    decoder = recipe.decoder
+    if decoder is not None:
+        inner = width * decoder.ffn_width // decoder.width
+        decoder = replace(decoder, layers=layers, width=width, heads=heads, ffn_width=inner, cross_width=0)
     return replace(
         recipe,
         embedding=replace(embedding, width=tokens),
         encoder=scaled,
+        decoder=decoder,
         sequence=replace(recipe.sequence, length=length),
         memory=replace(recipe.memory, length=min(_LENGTHS[size], recipe.memory.length)),
     )
@@ -291,4 +297,24 @@ def albert() -> NetRecipe:
         encoder=replace(base.encoder, activation="gelu-tanh", tie_layers="all", dropout=0.0, attention_dropout=0.0),
         objectives=(MaskedLM(masking=Masking(mode="duplicated", policy="ngram")), SentenceOrder()),
         learning=replace(base.learning, optimiser="lamb"),
+    )
+
+
+def transformer() -> NetRecipe:
+    """An encoder and a decoder made of attention alone, trained on pairs of a text and its translation."""
+    part = EncoderRecipe(
+        layers=6, width=512, ffn_width=2048, heads=8, eps=1e-6, activation="relu", attention_dropout=0.0
+    )
+    return NetRecipe(
+        tokenizer=TokenizerRecipe(model="bpe", vocab_size=37_000),
+        embedding=EmbeddingRecipe(width=512, positions="sinusoidal", dropout=0.1),
+        encoder=part,
+        decoder=part,
+        visibility="bidirectional",
+        objectives=(SequenceToSequence(),),
+        output=OutputRecipe(kind="tied", bias=False),
+        sequence=SequenceRecipe(format="parallel", length=256),
+        learning=LearningRecipe(
+            optimiser="adam", batch=25_000, schedule="inverse-sqrt", warmup=0.04, weight_decay=0.0, clip=0.0
+        ),
     )

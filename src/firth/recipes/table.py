@@ -136,6 +136,7 @@ RECIPES: dict[str, RecipeEntry] = {
     "rnn": _entry(nets.rnn, 2010, "Mikolov et al., Recurrent Neural Network Based Language Model", "ffnn"),
     "lstm": _entry(nets.lstm, 2012, "Sundermeyer et al., LSTM Neural Networks for Language Modeling", "rnn"),
     "sa-lstm": _entry(nets.sa_lstm, 2015, "Dai and Le, Semi-supervised Sequence Learning", "lstm"),
+    "transformer": _entry(nets.transformer, 2017, "Vaswani et al., Attention Is All You Need", "lstm"),
     "elmo": _entry(nets.elmo, 2018, "Peters et al., Deep Contextualized Word Representations", "lstm"),
     "gpt": _entry(nets.gpt, 2018,
         "Radford et al., Improving Language Understanding by Generative Pre-Training", "elmo"),

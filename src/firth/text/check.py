@@ -217,8 +217,8 @@ class _CorpusStats:
             scripts={s: n / characters for s, n in scripts.fold_scripts(self.characters).items()},
             languages=scripts.language_fractions(self.characters, self.stop_words),
             lengths={
-                "words_per_sentence": _summarise(self.words_per_sentence),
-                "sentences_per_document": _summarise(self.sentences_per_document),
+                "words_per_sentence": summarise_lengths(self.words_per_sentence),
+                "sentences_per_document": summarise_lengths(self.sentences_per_document),
             },
             distinct_words=len(self.distinct),
             duplicates=_fraction(self.found["duplicates"], documents) if documents > 1 else repeated,
@@ -308,7 +308,7 @@ def _fraction(count: int, total: int) -> float:
     return count / total if total else 0.0
 
 
-def _summarise(lengths: Mapping[int, int]) -> dict[str, float]:
+def summarise_lengths(lengths: Mapping[int, int]) -> dict[str, float]:
     """Mean, 5th, 50th and 95th percentile (by nearest rank) and maximum of a histogram."""
     values = np.array(sorted(lengths))
     counts = np.array([lengths[int(value)] for value in values])

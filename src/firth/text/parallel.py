@@ -22,6 +22,7 @@ from firth.text.readers import file_encoding, read_json_objects, read_lines, req
 from firth.text.segment import Segmenter, make_segmenter
 
 _SPACES = re.compile(r"\s+")
+_LABELS = {"label", "labels", "score", "text", "text_a", "text_b"}  # columns of tables that are not parallel text
 _NAMES = re.compile(r"[^\s,/\\.]+")
 
 
@@ -49,13 +50,17 @@ class ParallelInput(Input):
 
     def pairs(self) -> Iterator[TextPair]:
         """All pairs; a pair with an empty side, or files of different lengths, raise `CorpusError`."""
-        rows = self._file_rows() if len(self.files) == 1 else self._line_rows()
-        for source, target, where in rows:
-            pair = TextPair(_one_line(source, where), _one_line(target, where), where)
+        for pair in self.rows():
             for text, language in zip(pair, self.languages, strict=False):
                 if not text:
-                    raise CorpusError(f"{where} has no text in {language}: remove the pair.")
+                    raise CorpusError(f"{pair.where} has no text in {language}: remove the pair.")
             yield pair
+
+    def rows(self) -> Iterator[TextPair]:
+        """All pairs, also those with an empty side."""
+        rows = self._file_rows() if len(self.files) == 1 else self._line_rows()
+        for source, target, where in rows:
+            yield TextPair(_one_line(source, where), _one_line(target, where), where)
 
     def documents(self) -> Iterator[RawDocument]:
         for pair in self.pairs():
@@ -121,9 +126,16 @@ def read_parallel(
     ...     [(one.source, one.target) for one in corpus.pairs()], corpus.languages
     ([('Ein Hund.', 'A dog.')], ('de', 'en'))
     """
+    return _corpus(parallel_inputs(*paths, pair=pair, encoding=encoding), segmenter)
+
+
+def parallel_inputs(
+    *paths: str | Path, pair: str | None = None, encoding: str | None = None
+) -> Sequence[ParallelInput]:
+    """The files of `read_parallel`, of which only the header is read."""
     names = _parse_pair(pair) if pair else None
     if names and not paths:
-        return _corpus([_line_input(names, encoding)], segmenter)
+        return [_line_input(names, encoding)]
     if not paths:
         raise CorpusError("no pairs were given: name a TSV or JSONL file with two columns, or two files with --pair.")
     inputs = [_file_input(file, names, encoding) for file in find_files([str(path) for path in paths])]
@@ -133,16 +145,17 @@ def read_parallel(
                 f"{one.title()} has the columns {', '.join(one.languages)}, {inputs[0].title()} has "
                 f"{', '.join(inputs[0].languages)}: choose those that all have with --pair."
             )
-    return _corpus(inputs, segmenter)
+    return inputs
 
 
 def is_parallel(path: str | Path) -> bool:
     """Whether a file is a table with two text columns, by its name and its first row."""
     try:
         (file,) = find_files([str(path)])
-        return _suffix(file) in (".tsv", ".csv") and len(_columns(file, None)) == 2
+        columns = _columns(file, None) if _suffix(file) in (".tsv", ".csv") else []
     except (CorpusError, ValueError):
         return False
+    return len(columns) == 2 and not _LABELS & set(columns)
 
 
 def _corpus(inputs: Sequence[ParallelInput], segmenter: Segmenter | None) -> ParallelCorpus:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from firth.nets.recipe import NetRecipe
+from firth.nets.recipe import EncoderRecipe, NetRecipe
 from firth.nets.visibility import AttentionMask
 
 EncoderOutput = tuple[list[Tensor], Tensor]
@@ -18,9 +18,10 @@ StepOutput = tuple[Tensor, list[Tensor]]
 class Encoder(nn.Module, ABC):
     """One direction of reading."""
 
-    def __init__(self, recipe: NetRecipe) -> None:
+    def __init__(self, recipe: NetRecipe, part: EncoderRecipe | None = None) -> None:
+        """`part` is the decoder of the recipe if this is to be it."""
         super().__init__()
-        self.recipe = recipe.encoder
+        self.recipe = part or recipe.encoder
 
     @abstractmethod
     def forward(self, inputs: Tensor, mask: AttentionMask, positions: Tensor | None = None) -> EncoderOutput:

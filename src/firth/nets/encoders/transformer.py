@@ -17,7 +17,14 @@ from firth.nets.encoders.relative import RelativeAttention, RelativeInputs, dist
 from firth.nets.linear import linear, make_linear
 from firth.nets.norm import LayerNorm
 from firth.nets.recipe import EncoderRecipe, NetRecipe
-from firth.nets.visibility import AttentionBias, AttentionMask, EncoderStates, GatheredQueries, within_reach
+from firth.nets.visibility import (
+    AttentionBias,
+    AttentionMask,
+    EncoderStates,
+    GatheredQueries,
+    SourceKeys,
+    within_reach,
+)
 
 _GATHERED = 0.75  # fraction of positions up to which the last layer is computed for these alone
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -86,14 +93,21 @@ class CrossAttention(nn.Module):
         return cast(Tensor, self.out(attended))
 
     def keys_and_values(self, encoder_states: EncoderStates) -> list[Tensor]:
-        """Keys and values of encoder states without padding, to cache."""
-        assert encoder_states.bias.bias is None, "cached encoder states should have equal lengths"
+        """Keys and values of encoder states, to cache."""
         return list(split_heads(self.keys(encoder_states.states), self.recipe.heads, 2))
 
-    def decode_step(self, states: Tensor, cache: list[Tensor]) -> Tensor:
-        """Attention of new tokens to cached keys and values."""
-        (queries,), (keys, values) = split_heads(self.query(states), self.recipe.heads, 1), cache
-        return cast(Tensor, self.out(infer_attention(queries, keys, values, AttentionBias(None))))
+    def decode_step(self, states: Tensor, source: SourceKeys, layer: int) -> Tensor:
+        """Attention of new tokens to the keys and values of their sources.
+
+        If all sources have the same number of rows, these are the queries of one product with keys that are not copied.
+        """
+        queries, (keys, values), bias = self.query(states), source.layers[layer], source.bias
+        if source.repeats is None:
+            (keys, values), bias = source.of_rows(layer)
+        else:
+            queries = queries.reshape(len(keys), -1, queries.shape[-1])
+        (queries,) = split_heads(queries, self.recipe.heads, 1)
+        return cast(Tensor, self.out(infer_attention(queries, keys, values, bias).view_as(states)))
 
 
 class FeedForward(nn.Module):
@@ -159,23 +173,22 @@ class Layer(nn.Module):
         cache: list[Tensor],
         bias: AttentionBias,
         mask: AttentionMask,
+        number: int,
         relative: RelativeInputs | None = None,
     ) -> StepOutput:
-        """The attention sublayers for new tokens, and the cache: keys and values, then those of encoder states."""
+        """The attention sublayers of the layer of that number for new tokens, and the keys and values to cache."""
         kept: list[Tensor] = []
 
         def attend(y: Tensor) -> Tensor:
-            attended, new = self.attention.decode_step(y, cache[:2], bias, mask.drop_last, relative)
+            attended, new = self.attention.decode_step(y, cache, bias, mask.drop_last, relative)
             kept.extend(new)
             return cast(Tensor, attended)
 
         x = self._residual(x, attend, self.norm1, None)
-        if not self.recipe.cross_width:
-            return x, kept
-        encoder_states = mask.encoder_states
-        crossed = cache[2:] if encoder_states is None else self.cross_attention.keys_and_values(encoder_states)
-        x = self._residual(x, lambda y: self.cross_attention.decode_step(y, crossed), self.norm3, None)
-        return x, [*kept, *crossed]
+        source = mask.source_keys
+        if source is not None:
+            x = self._residual(x, lambda y: self.cross_attention.decode_step(y, source, number), self.norm3, None)
+        return x, kept
 
     def feed_forward(self, x: Tensor, rng: DropoutRng | None) -> Tensor:
         """The feed-forward sublayer."""
@@ -193,8 +206,8 @@ class Layer(nn.Module):
 class Transformer(Encoder):
     """A stack of layers, which may be tied."""
 
-    def __init__(self, recipe: NetRecipe) -> None:
-        super().__init__(recipe)
+    def __init__(self, recipe: NetRecipe, part: EncoderRecipe | None = None) -> None:
+        super().__init__(recipe, part)
         tied = self.recipe.tie_layers
         own = range(1, self.recipe.layers) if tied != "all" else ()
         self.layers = nn.ModuleList(Layer(self.recipe) for _ in range(min(1, self.recipe.layers)))
@@ -247,7 +260,10 @@ class Transformer(Encoder):
         return states, select_positions(states[-1], positions)
 
     def decode_step(self, inputs: Tensor, cache: list[Tensor], mask: AttentionMask | None = None) -> StepOutput:
-        """The cache has the keys and values of each layer, (batch, heads, length, size), then of encoder states."""
+        """The cache has the keys and values of each layer, (batch, heads, length, size).
+
+        Those of the encoder states of `mask` are set there as `source_keys`.
+        """
         mask = mask or AttentionMask("causal", (inputs.shape[0], inputs.shape[1]))
         cached = cache[0].shape[2] if cache else 0
         bias = _cached_bias(mask, cached, inputs)
@@ -255,14 +271,23 @@ class Transformer(Encoder):
         if self.recipe.positions == "relative":
             count = inputs.shape[1]
             relative = RelativeInputs(distance_sinusoids(cached + count, count, self.recipe, True, inputs))
-        states, kept, own = inputs, [], 4 if self.recipe.cross_width else 2
+        if mask.encoder_states is not None:
+            mask.source_keys = self._source_keys(mask.encoder_states)
+        states, kept = inputs, []
         for number, (first, second) in enumerate(self._layer_pairs()):
-            states, new = first.decode_step(states, cache[own * number : own * (number + 1)], bias, mask, relative)
+            own = cache[2 * number : 2 * (number + 1)]
+            states, new = first.decode_step(states, own, bias, mask, number, relative)
             states = second.feed_forward(states, None)
             kept += new
         return self._final_norm(states), kept
 
+    def _source_keys(self, encoder_states: EncoderStates) -> SourceKeys:
+        layers = [first.cross_attention.keys_and_values(encoder_states) for first, _ in self._layer_pairs()]
+        owners = torch.arange(len(encoder_states.states), device=encoder_states.states.device)
+        return SourceKeys(layers, encoder_states.bias, owners)
+
     def flops(self, length: int, predicted: float = 1.0) -> float:
+        """A decoder attends to as many encoder states as it has tokens."""
         width, layers = self.recipe.width, self.recipe.layers
         if not layers:
             return 0.0
@@ -271,6 +296,8 @@ class Transformer(Encoder):
             reach = length + self.memory
             keys *= reach / length
             rest += 4.0 * self.memory * width + 2.0 * (reach + 1) * width
+        if self.recipe.cross_width:
+            keys, rest = keys + 4.0 * width * self.recipe.cross_width, 2 * rest
         feed_forward = 4.0 * width * self.recipe.ffn_width
         queries = predicted if predicted <= _GATHERED else 1.0
         last = keys + queries * rest + predicted * feed_forward

@@ -156,8 +156,8 @@ class ExactLayer(OutputLayer):
 
 
 def state_width(recipe: NetRecipe) -> int:
-    """The width of a state that predicts: of two directions each predicts from its own half."""
-    return recipe.width // recipe.directions
+    """The width of a state that predicts: the decoder's, or of two directions each half its own."""
+    return recipe.width // recipe.directions if recipe.decoder is None else recipe.decoder.width
 
 
 def predictable(vocabulary: int) -> npt.NDArray[np.int64]:

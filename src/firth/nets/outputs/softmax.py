@@ -48,6 +48,10 @@ class Softmax(OutputLayer):
     ) -> Tensor:
         return cross_entropy(self._transformed(states), self.weight, self.bias, targets)
 
+    def smoothed_loss(self, states: Tensor, targets: Tensor, smoothing: LabelSmoothing) -> Tensor:
+        """The sum of cross-entropies with smoothed labels."""
+        return cross_entropy(self._transformed(states), self.weight, self.bias, targets, smoothing=smoothing)
+
     def loss_and_samples(self, states: Tensor, targets: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
         """As `loss`, and a token of the distribution of each state: the one at a number in [0, 1) of its CDF.
 
@@ -128,20 +132,43 @@ class _Samples(NamedTuple):
         self.ids[some] = torch.searchsorted(sums, numbers, right=True)[:, 0].clamp_(max=p.shape[1] - 1)
 
 
+class LabelSmoothing(NamedTuple):
+    """The labels q = target 1[target] + every (Szegedy et al. 2016, section 7), which sum to one."""
+
+    target: float
+    every: float
+
+    @classmethod
+    def over_all(cls, rate: float, vocabulary: int) -> LabelSmoothing:
+        """The rate spread over the whole vocabulary, as in the paper."""
+        return cls(1 - rate, rate / vocabulary)
+
+    @classmethod
+    def over_others(cls, rate: float, vocabulary: int) -> LabelSmoothing:
+        """The rate spread over all tokens but the target, as in tensor2tensor and fairseq."""
+        every = rate / max(1, vocabulary - 1)
+        return cls(1 - rate - every, every)
+
+
 def cross_entropy(
-    states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, samples: _Samples | None = None
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    samples: _Samples | None = None,
+    smoothing: LabelSmoothing | None = None,
 ) -> Tensor:
-    """The sum of -log softmax(W s + b)[target], without ever holding the scores of all states.
+    """The sum of -log softmax(W s + b)[target], or with smoothed labels, without ever holding the scores of all states.
 
     The gradients are computed in the forward pass, while the scores of a chunk are at hand.
     """
     wanted = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (states, weight, bias))
-    total = _CrossEntropy.apply(states, weight, bias, targets, wanted, samples)  # type: ignore[no-untyped-call]
-    return cast(Tensor, total)
+    options = (wanted, samples, smoothing)
+    return cast(Tensor, _CrossEntropy.apply(states, weight, bias, targets, *options))  # type: ignore[no-untyped-call]
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """d/ds = W' (p - 1[target]), d/dW = sum of (p - 1[target]) s', d/db = sum of p - 1[target]."""
+    """d/ds = W' (p - q), d/dW = sum of (p - q) s', d/db = sum of p - q, where q is 1[target] or smoothed."""
 
     @staticmethod
     def forward(
@@ -152,6 +179,7 @@ class _CrossEntropy(torch.autograd.Function):
         targets: Tensor,
         wanted: bool,
         samples: _Samples | None,
+        smoothing: LabelSmoothing | None,
     ) -> Tensor:
         total = states.new_zeros(())
         d_states = torch.empty_like(states) if wanted else None
@@ -160,12 +188,20 @@ class _CrossEntropy(torch.autograd.Function):
         for some in _chunks(len(targets), len(weight)):
             x, target = states[some], targets[some, None]
             p = product(x, weight, bias)
+            # The sum of log p over V tokens is that of the scores minus V times their log-sum-exp, s[t] - log p[t].
+            excess = None if smoothing is None else p.sum(-1) - p.shape[1] * p.gather(1, target)[:, 0]
             torch.softmax(p, -1, out=p)
             if samples is not None:
                 samples.draw(some, p)
-            total -= _log(p.gather(1, target)[:, 0], x, weight, bias, target).sum()
+            logs = _log(p.gather(1, target)[:, 0], x, weight, bias, target)
+            if smoothing is None or excess is None:
+                total -= logs.sum()
+            else:
+                total -= (smoothing.target * logs + smoothing.every * (excess + p.shape[1] * logs)).sum()
             if d_states is not None and d_weight is not None:
-                p.scatter_add_(1, target, p.new_full(target.shape, -1.0))
+                p.scatter_add_(1, target, p.new_full(target.shape, -1.0 if smoothing is None else -smoothing.target))
+                if smoothing is not None:
+                    p -= smoothing.every
                 d_states[some] = product(p, weight.t())
                 d_weight.addmm_(p.t(), x)
                 if d_bias is not None:
