@@ -211,7 +211,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return *(None if made is None else made * gradient for made in ctx.saved_tensors), None, None, None
+        return *(None if made is None else made * gradient for made in ctx.saved_tensors), None, None, None, None
 
 
 def _log(p: Tensor, states: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
