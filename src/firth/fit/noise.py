@@ -121,7 +121,7 @@ class NoiseCounts:
         chosen, whole = (np.bincount(word, weights=one & is_text) for one in (is_chosen, is_text))
         self.counts["words"] += int((chosen > 0).sum())
         self.counts["whole words"] += int(((chosen > 0) & (chosen == whole)).sum())
-        rows, length = batch.shape
+        length = batch.shape[1]
         sequence = np.zeros(is_text.size) if batch.sequence_ids is None else batch.sequence_ids.flatten().numpy()
         key = (np.arange(is_text.size) // length * length + sequence)[is_text]
         for name, order in (("first", slice(None)), ("last", slice(None, None, -1))):
