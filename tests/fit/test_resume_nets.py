@@ -22,11 +22,13 @@ from firth.errors import ArtifactError, BudgetError, OutputError, RecipeError
 from firth.fit import nets
 from firth.fit import trainer as trainers
 from firth.fit.nets import Trainer
-from firth.nets.recipe import NetRecipe
+from firth.nets.recipe import NetRecipe, OutputRecipe, SequenceRecipe
+from firth.objectives.registry import parse_objectives
 from tests.command import firth as command
 from tests.fit.small_nets import make_run, masked, open_small, parameters, same, sentences, small, text, trained
 
 BUDGET = "2ktok"
+SINGLE = SequenceRecipe(format="doc-sentences", length=32)
 
 
 class SwitchedOffError(Exception):
@@ -67,8 +69,10 @@ def interrupted(recipe: NetRecipe, folder: Path, moments: list[int], valid: bool
         small(optimiser="sgd", lr=0.5, schedule="cosine"),
         small(optimiser="adam", short_phase=0.4, grad_accumulation=2),
         replace(small(), encoder=replace(small().encoder, kind="lstm", ffn_width=0, weight_drop=0.2)),
+        replace(masked(grad_accumulation=2), objectives=parse_objectives("rtd"), output=OutputRecipe(kind="none")),
+        replace(masked(), objectives=parse_objectives("mlm+sbo"), sequence=SINGLE),
     ],
-    ids=["adamw", "masked", "lamb", "adagrad", "sgd", "short", "lstm"],
+    ids=["adamw", "masked", "lamb", "adagrad", "sgd", "short", "lstm", "electra", "spanbert"],
 )
 def test_resuming_gives_the_same_bits(recipe: NetRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FIRTH_CHECKPOINT", "0")

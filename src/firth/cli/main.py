@@ -13,6 +13,7 @@ from firth.cli.artifacts import export_, import_, info, verify
 from firth.cli.cache import cache
 from firth.cli.corpus import check
 from firth.cli.evaluate import evaluate, predict
+from firth.cli.noise import noise
 from firth.cli.recipes import demo, diff, recipes
 from firth.cli.train import adapt, finetune, mix, train
 from firth.cli.use import embed, fill, generate, score, similar
@@ -46,7 +47,7 @@ def options_of_all(
 
 
 VERBS = (
-    recipes, diff, check, train, adapt, finetune, mix, score, generate, fill, similar, embed, predict, evaluate,
+    recipes, diff, check, noise, train, adapt, finetune, mix, score, generate, fill, similar, embed, predict, evaluate,
     export_, import_, info, verify, cache, demo,
 )  # fmt: skip
 for function in VERBS:

@@ -33,7 +33,7 @@ class ElectraNet(MaskedNet):
         unknown_word_model: UnknownWordModel,
         heads: Mapping[str, Tensor],
     ) -> None:
-        """The generator's own tensors are `heads.NAME.generator.*`; after fine-tuning there are none."""
+        """The generator's own tensors are `heads.NAME.generator.*`, if there are any."""
         super().__init__(recipe, network, tokenizer, layout, unknown_word_model, heads)
         ((name, second),) = recipe.second_networks.items()
         prefix = f"{HEADS}{name}.generator."
@@ -44,7 +44,7 @@ class ElectraNet(MaskedNet):
     def generator(self) -> Network:
         """The network that fills masks; `network` is the discriminator."""
         if self._generator is None:
-            raise AbilityError("only the discriminator is left here: fill and score with the model before fine-tuning.")
+            raise AbilityError("this discriminator has no generator: fill and score with a masked model, such as bert.")
         return self._generator
 
     @property

@@ -97,6 +97,10 @@ class Objective(ABC):
         """How many versions of layout and noise the epochs repeat in turn; 0: each epoch has its own."""
         return 0
 
+    def published_noise(self) -> dict[str, float]:
+        """What its paper states about its noise, with these settings: the names and numbers of `firth noise`."""
+        return {}
+
     def small_run_defaults(self) -> dict[str, tuple[Any, str]]:
         """Settings that suit short runs better than the published ones: field -> value and reason."""
         return {}

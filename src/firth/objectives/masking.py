@@ -7,6 +7,7 @@ from typing import Literal
 
 from firth.errors import RecipeError
 
+_GO_ON = 0.8  # that a span has one more word (Joshi et al. 2020)
 _VARIANTS = {"dynamic": 0, "static": 1, "duplicated": 10}  # ten, as in BERT's data (Devlin et al. 2019)
 
 
@@ -32,6 +33,34 @@ class Masking:
             raise RecipeError(f"masking.rate={self.rate} must be above 0 and below 1, such as 0.15.")
         if not 0 <= self.mask <= 1 or not 0 <= self.random <= 1 or self.mask + self.random > 1:
             raise RecipeError("masking.mask and masking.random must be from 0 to 1, and at most 1 together.")
+
+    def span_lengths(self) -> list[float]:
+        """The stated probabilities of spans of 1, 2, ... words.
+
+        >>> [round(one, 3) for one in Masking(policy="ngram").span_lengths()]
+        [0.545, 0.273, 0.182]
+        """
+        if self.policy in ("token", "word"):
+            return [1.0]
+        lengths = range(1, self.max_length + 1)
+        weights = [1 / n if self.policy == "ngram" else _GO_ON ** (n - 1) for n in lengths]
+        return [weight / sum(weights) for weight in weights]
+
+    def published_noise(self) -> dict[str, float]:
+        """The numbers of `firth noise` that are stated for these masks."""
+        lengths = self.span_lengths()
+        found = {
+            "chosen": self.rate,
+            "masked": self.mask,
+            "random": self.random,
+            "kept": 1 - self.mask - self.random,
+            "first": self.rate,
+            "last": self.rate,
+            "mean span": sum(number * share for number, share in enumerate(lengths, 1)),
+        }
+        if self.policy != "token":
+            found["whole words"] = 1.0
+        return found | {f"spans of {number}": share for number, share in enumerate(lengths, 1)}
 
     @property
     def variants(self) -> int:

@@ -44,6 +44,9 @@ class MaskedLM(Objective):
     def variants(self) -> int:
         return self.masking.variants
 
+    def published_noise(self) -> dict[str, float]:
+        return self.masking.published_noise()
+
     def small_run_defaults(self) -> dict[str, tuple[Any, str]]:
         if self.masking.rate >= _SMALL_RUN_RATE:
             return {}

@@ -30,6 +30,9 @@ class NextSentence(Objective):
     def predicted(self) -> float:
         return 0.0  # one for each sequence
 
+    def published_noise(self) -> dict[str, float]:
+        return {"negative": 0.5}
+
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceOrder(NextSentence):

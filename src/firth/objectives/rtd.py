@@ -90,3 +90,6 @@ class ReplacedTokens(Objective):
     @property
     def variants(self) -> int:
         return self.masking.variants
+
+    def published_noise(self) -> dict[str, float]:
+        return self.masking.published_noise()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,17 @@ from firth.nets.objective import Objective
 from firth.nets.recipe import NetRecipe
 from firth.objectives._noise_kernels import draw_all
 from firth.objectives.sequences import Sequences
+
+
+class Corruption(NamedTuple):
+    """Tokens of a batch that an objective has chosen to change, or to keep on purpose."""
+
+    positions: Tensor
+    """Sorted indices into the flattened batch."""
+    groups: Tensor
+    """The span of each position: 0, 1, ..., ascending."""
+    targets: Tensor
+    """The original tokens."""
 
 
 class ObjectiveHead(nn.Module, ABC):
@@ -46,6 +58,14 @@ class ObjectiveHead(nn.Module, ABC):
     def rewrite(self, batch: Batch, network: Network, rng: DropoutRng | None) -> Batch:
         """Change a batch by the predictions of a network."""
         return batch
+
+    def corruption(self, batch: Batch) -> Corruption | None:
+        """The tokens of a batch that it has chosen to change; None if it changes none."""
+        return None
+
+    def pair_labels(self, batch: Batch) -> Tensor | None:
+        """The labels of a batch's pairs: 0 as in the text, 1 changed, -1 no pair; None if it labels none."""
+        return None
 
     @abstractmethod
     def positions(self, batch: Batch) -> Tensor | None:

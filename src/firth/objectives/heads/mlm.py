@@ -10,7 +10,7 @@ from firth.nets.dropout import DropoutRng
 from firth.nets.network import HiddenStates, Network, Vocabulary
 from firth.nets.objective import Objective
 from firth.nets.recipe import NetRecipe
-from firth.objectives.heads.head import ObjectiveHead
+from firth.objectives.heads.head import Corruption, ObjectiveHead
 from firth.objectives.heads.masking import choose_positions, mask_tokens
 from firth.objectives.masking import Masking
 
@@ -29,6 +29,9 @@ class MaskedLMHead(ObjectiveHead):
         batch.labels["mlm.targets"] = batch.ids.flatten()[chosen.positions]
         batch.labels["mlm.groups"] = chosen.groups
         mask_tokens(batch, chosen, self.masking, self.vocabulary, rng)
+
+    def corruption(self, batch: Batch) -> Corruption:
+        return Corruption(*(batch.labels[f"mlm.{name}"] for name in Corruption._fields))
 
     def positions(self, batch: Batch) -> Tensor:
         return batch.labels["mlm.positions"]

@@ -37,6 +37,9 @@ class PairClassificationHead(ObjectiveHead):
         """The key of the labels of a batch's sequences."""
         return f"{self.name}.labels"
 
+    def pair_labels(self, batch: Batch) -> Tensor:
+        return batch.labels[self.label_key]
+
     def positions(self, batch: Batch) -> Tensor:
         return first_positions(batch)[batch.labels[self.label_key] != IGNORED_LABEL]
 

@@ -18,7 +18,7 @@ from firth.nets.objective import Objective
 from firth.nets.outputs.softmax import Softmax
 from firth.nets.recipe import NetRecipe
 from firth.objectives._noise_kernels import uniforms_at
-from firth.objectives.heads.head import ObjectiveHead, row_seeds
+from firth.objectives.heads.head import Corruption, ObjectiveHead, row_seeds
 from firth.objectives.heads.masking import choose_positions, mask_tokens
 from firth.objectives.masking import Masking
 
@@ -53,6 +53,10 @@ class ReplacedTokensHead(ObjectiveHead):
         mask_tokens(batch, chosen, self.masking, self.vocabulary, rng)
         numbers = uniforms_at(row_seeds(batch, rng), chosen.positions.numpy(), batch.shape[1])
         batch.labels["rtd.numbers"] = torch.from_numpy(numbers)
+
+    def corruption(self, batch: Batch) -> Corruption:
+        """The generator's input: what it samples depends on its training."""
+        return Corruption(*(batch.labels[f"rtd.{name}"] for name in Corruption._fields))
 
     def rewrite(self, batch: Batch, network: Network, rng: DropoutRng | None) -> Batch:
         """Put samples at all chosen positions; labels: the generator's loss, and which tokens were replaced."""

@@ -1,0 +1,152 @@
+"""What the objectives of a recipe do to a text, beside what their papers state. Nothing is trained."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from firth.errors import RecipeError
+from firth.fit import resolve
+from firth.fit.batches import Batches, Cursor, vocabulary_of
+from firth.fit.run import Text, open_corpus
+from firth.nets.batch import Batch
+from firth.nets.network import Network
+from firth.nets.recipe import NetRecipe
+from firth.objectives.heads.build import make_heads
+from firth.objectives.heads.head import Corruption, ObjectiveHead
+from firth.objectives.sequences import Integers
+from firth.recipes.table import find_recipe
+from firth.recipes.values import Settings, override, setting_list
+from firth.tokens.build import open_tokens
+from firth.tokens.tokenizer import FIRST_WORD, MASK, UNK
+
+TOKENS = 200_000
+"""Tokens of text that are measured by default."""
+
+
+def noise(
+    recipe: str | NetRecipe,
+    *corpora: Text,
+    tokens: int = TOKENS,
+    settings: Settings = (),
+    seed: int = 0,
+    threads: int | None = None,
+    field: str = "text",
+    encoding: str | None = None,
+    layout: str = "auto",
+) -> dict[str, Any]:
+    """For each objective of a recipe what it does to a text and what its paper states.
+
+    Shares are of the tokens of text (`chosen`, `predicted`), of the chosen tokens (`masked`, `random`, `kept`), of the
+    sequences (`first` and `last`: whose first or last token is chosen), of the spans (`spans of N` words), of the words
+    with a chosen token (`whole words`: all of whose tokens are), and of the pairs (`negative`).
+    """
+    found = override(find_recipe(recipe) if isinstance(recipe, str) else recipe, setting_list(settings))
+    if not isinstance(found, NetRecipe) or not found.objectives:
+        raise RecipeError(f"{recipe} has no training objective that could change a text: name one such as bert.")
+    if tokens < 1:
+        raise RecipeError(f"--tokens {tokens} measures nothing: set it to {TOKENS}, say.")
+    corpus = open_corpus(corpora, field, encoding, layout)
+    sized = resolve.resolve_vocabulary(found, setting_list(settings), corpus).recipe
+    tokenizer, store = open_tokens(sized.tokenizer, corpus, threads)
+    length = min(sized.sequence.length, resolve.useful_length(sized, store))
+    sized = replace(sized.with_tokenizer(tokenizer.recipe), sequence=replace(sized.sequence, length=length))
+    with torch.device("meta"):  # noise needs no weights
+        heads = make_heads(sized, Network(sized, vocabulary_of(tokenizer, store)))
+    batches = Batches(sized, store, list(heads.values()), seed)
+    measured = {name: NoiseCounts() for name in heads}
+    cursor, read = Cursor(), 0
+    while read < tokens and cursor.epoch == 0:
+        parts, cursor = batches.step(cursor)
+        for batch in parts:
+            read += batch.tokens
+            for name, head in heads.items():
+                measured[name].add(head, batch)
+    return {
+        "recipe": recipe if isinstance(recipe, str) else "",
+        "tokens": read,
+        "length": length,
+        "objectives": {
+            one.name: {"measured": measured[one.name].shares(), "stated": one.published_noise()}
+            for one in sized.objectives
+        },
+    }
+
+
+class NoiseCounts:
+    """Counts of what an objective has done to batches."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.spans: Counter[int] = Counter()
+
+    def add(self, head: ObjectiveHead, batch: Batch) -> None:
+        """Count a batch that the objective has corrupted."""
+        ids = batch.ids.flatten()
+        corruption, labels = head.corruption(batch), head.pair_labels(batch)
+        is_text = ((ids >= FIRST_WORD) | (ids == UNK) | (ids == MASK)).numpy()
+        self.counts["text"] += int(is_text.sum())
+        self.counts["predicted"] += head.count(batch)
+        if labels is not None:
+            self.counts["pairs"] += int((labels >= 0).sum())
+            self.counts["negative"] += int((labels == 1).sum())
+        if corruption is not None:
+            self.counts["changeable"] += int(is_text.sum())
+            self._add_tokens(corruption, ids[corruption.positions].numpy())
+            self._add_places(corruption, batch, is_text)
+
+    def _add_tokens(self, corruption: Corruption, now: Integers) -> None:
+        before = corruption.targets.numpy()
+        self.counts["chosen"] += before.size
+        self.counts["masked"] += int((now == MASK).sum())
+        self.counts["kept"] += int((now == before).sum())
+        self.counts["random"] += int(((now != MASK) & (now != before)).sum())
+
+    def _add_places(self, corruption: Corruption, batch: Batch, is_text: Any) -> None:
+        positions, groups = corruption.positions.numpy(), corruption.groups.numpy()
+        is_chosen = np.zeros(is_text.size, dtype=bool)
+        is_chosen[positions] = True
+        # Words end at special tokens, whether the next token begins one or not.
+        starts = batch.word_starts.flatten().numpy() | ~np.concatenate([[False], is_text[:-1]])
+        begins_group = np.ones(positions.size, dtype=bool)
+        begins_group[1:] = groups[1:] != groups[:-1]
+        words = np.bincount(groups, weights=starts[positions] | begins_group) if groups.size else np.zeros(0)
+        self.spans.update(words.astype(int)[words > 0].tolist())
+        word = np.cumsum(starts) - 1
+        chosen, whole = (np.bincount(word, weights=one & is_text) for one in (is_chosen, is_text))
+        self.counts["words"] += int((chosen > 0).sum())
+        self.counts["whole words"] += int(((chosen > 0) & (chosen == whole)).sum())
+        length = batch.shape[1]
+        sequence = np.zeros(is_text.size) if batch.sequence_ids is None else batch.sequence_ids.flatten().numpy()
+        key = (np.arange(is_text.size) // length * length + sequence)[is_text]
+        for name, order in (("first", slice(None)), ("last", slice(None, None, -1))):
+            ends = np.unique(key[order], return_index=True)[1]
+            self.counts[name] += int(is_chosen[is_text.nonzero()[0][order][ends]].sum())
+        self.counts["sequences"] += np.unique(key).size
+
+    def shares(self) -> dict[str, float]:
+        """The shares that the counts are about, in the order of `noise`."""
+        of = {"chosen": "changeable", "masked": "chosen", "random": "chosen", "kept": "chosen", "first": "sequences"}
+        of |= {"last": "sequences", "whole words": "words", "negative": "pairs", "predicted": "text"}
+        found = {name: self.counts[name] / self.counts[all_of] for name, all_of in of.items() if self.counts[all_of]}
+        if spans := self.spans.total():
+            found["mean span"] = sum(length * count for length, count in self.spans.items()) / spans
+            found |= {span_name(length): self.spans[length] / spans for length in sorted(self.spans)}
+        return found
+
+
+def span_name(length: int) -> str:
+    """The name of the share of spans of some words."""
+    return f"spans of {length}"
+
+
+def noise_rows(objectives: dict[str, Any]) -> Iterable[Sequence[Any]]:
+    """Objective, name, measured and stated number of all that `noise` has found; None where there is none."""
+    for name, found in objectives.items():
+        for what in dict.fromkeys([*found["measured"], *found["stated"]]):
+            yield name, what, found["measured"].get(what), found["stated"].get(what)
