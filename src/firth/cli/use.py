@@ -30,6 +30,9 @@ def score(
         str | None, Option("--layout", help="lines, prose, wrapped, auto; default: as in the training text.")
     ] = None,
     encoding: options.Encoding = None,
+    settings: Annotated[
+        list[str] | None, Option("--set", help="Networks with a memory: memory.length=640, say.")
+    ] = None,
     threads: Annotated[int | None, Option("--threads", min=1, help="Number of threads; default: all cores.")] = None,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -49,6 +52,7 @@ def score(
         score_lines,
         summarise,
     )
+    from firth.apply.settings import with_settings
     from firth.artifact.models import load
     from firth.cores import limit_threads
     from firth.files import new_file, require_new_file
@@ -61,7 +65,7 @@ def score(
         raise BadParameter("--explain is for lines by themselves: leave --context document out.")
     if out is not None:
         require_new_file(out, force, [*files, model])
-    loaded: Any = load(model)
+    loaded: Any = with_settings(load(model), settings or [])
     texts = open_texts(loaded, files, cast(Context, context), encoding=encoding, layout=layout)
     several = len(texts.files) > 1
     total = Score()
