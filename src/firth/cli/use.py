@@ -37,6 +37,9 @@ def score(
     ] = None,
     encoding: options.Encoding = None,
     pair: options.Pair = None,
+    settings: Annotated[
+        list[str] | None, Option("--set", help="Networks with a memory: memory.length=640, say.")
+    ] = None,
     threads: Annotated[int | None, Option("--threads", min=1, help="Number of threads; default: all cores.")] = None,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -59,11 +62,12 @@ def score(
 
     from firth.abilities import HasLayers, Score, ScoresPairs
     from firth.apply.score import directions, explain_text, line_row, open_texts, score_lines, summarise
+    from firth.apply.settings import with_settings
     from firth.artifact.models import load_network
     from firth.cores import limit_threads
     from firth.progress import progress
 
-    loaded: Any = load_network(model)
+    loaded: Any = with_settings(load_network(model), settings or [])
     if isinstance(loaded, ScoresPairs):
         given = {"--context": context != "line", "--explain": explain, "--whole-words": whole_words, "--layout": layout}
         refuse_options(given, "this model scores a target given its source")
