@@ -18,15 +18,27 @@ Resume = Annotated[bool, Option("--resume", help="Resume an interrupted run from
 SkipBad = Annotated[bool, Option("--skip-bad", help="Skip invalid examples and count them.")]
 Method = Annotated[str, Option("--method", help="Analogies: add (3CosAdd) or mul (3CosMul).")]
 METHODS = ("add", "mul")
-SUITES = ("words", "analogies", "context", "probe", "classify", "task")
+SUITES = ("words", "analogies", "context", "probe", "classify", "task", "retrieval")
 Json = Annotated[bool, Option("--json", help="Print one JSON object to standard output and nothing else.")]
 Force = Annotated[bool, Option("--force", help="Replace an existing file; never one that is read.")]
 Columns = Annotated[list[str] | None, Option("--field", help="Column or field of a part: ROLE=NAME, as text_a=review.")]
 Field = Annotated[str, Option("--field", help="JSONL and Parquet: the field that holds the text.")]
 Encoding = Annotated[str | None, Option("--encoding", help="Encoding of the files.")]
 Layout = Annotated[str, Option("--layout", help="lines (of one sentence), prose (of one paragraph), wrapped, auto.")]
+Language = Annotated[str | None, Option("--language", help="Models of several languages: that of the text.")]
+Layer = Annotated[str | None, Option("--layer", help="Networks: a number, last, mix (mean) or all (concatenated).")]
+Pooling = Annotated[str | None, Option("--pooling", help="Networks: mean, whole, max, first (CLS) or last.")]
 Threads = Annotated[int | None, Option("--threads", min=1, help="Number of processes; default: all cores.")]
 Budget = Annotated[str | None, Option("--budget", help="20s, 10min, 3h, 300ktok, 20Mtok, 1e15flop.")]
+
+
+def parse_layer(text: str) -> str | int:
+    """A layer as a number or a name.
+
+    >>> parse_layer("mix"), parse_layer("2")
+    ('mix', 2)
+    """
+    return int(text) if text.removeprefix("-").isdecimal() else text
 
 
 def completion(names: str) -> Callable[[str], list[str]]:

@@ -30,6 +30,7 @@ def score(
         str | None, Option("--layout", help="lines, prose, wrapped, auto; default: as in the training text.")
     ] = None,
     encoding: options.Encoding = None,
+    language: options.Language = None,
     threads: Annotated[int | None, Option("--threads", min=1, help="Number of threads; default: all cores.")] = None,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -39,6 +40,7 @@ def score(
     Example: firth score uni test.txt -o scores.jsonl
     """
     from firth.abilities import HasLayers, Score
+    from firth.apply.languages import in_language
     from firth.apply.score import (
         CONTEXTS,
         Context,
@@ -61,7 +63,7 @@ def score(
         raise BadParameter("--explain is for lines by themselves: leave --context document out.")
     if out is not None:
         require_new_file(out, force, [*files, model])
-    loaded: Any = load(model)
+    loaded: Any = in_language(load(model), language)
     texts = open_texts(loaded, files, cast(Context, context), encoding=encoding, layout=layout)
     several = len(texts.files) > 1
     total = Score()
@@ -121,6 +123,7 @@ def generate(
     top_p: Annotated[float | None, Option("--top-p", min=0, max=1, help="Nucleus sampling.")] = None,
     beams: Annotated[int, Option("--beams", min=1, help="Networks: beam search with this many beams.")] = 1,
     seed: options.Seed = 0,
+    language: options.Language = None,
     next_count: Annotated[int | None, Option("--next", min=1, help="Print the N most probable next tokens.")] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -129,11 +132,12 @@ def generate(
     Example: firth generate kn --prompt "the stock" --next 5
     """
     from firth.abilities import Generates, HasLayers
+    from firth.apply.languages import in_language
     from firth.apply.score import next_tokens
     from firth.artifact.models import load
     from firth.errors import AbilityError
 
-    loaded: Any = load(model)
+    loaded: Any = in_language(load(model), language)
     if not isinstance(loaded, Generates):
         raise AbilityError(f"{model} cannot generate text: generate with a language model, such as gpt, lstm or mkn5.")
     if next_count is not None:
@@ -154,6 +158,7 @@ def fill(
     model: options.Model,
     text: Annotated[str, Argument(help="A text with one or several [MASK].")],
     top: Annotated[int, Option("--top", min=1, help="Number of tokens for each mask.")] = 5,
+    language: options.Language = None,
     as_json: options.Json = False,
 ) -> None:
     """Print the most probable tokens for the masks of a text, with their probabilities.
@@ -161,10 +166,13 @@ def fill(
     Example: firth fill b "The capital of France is [MASK]."
     """
     from firth.apply.fill import fill_text
+    from firth.apply.languages import has_languages, in_language
     from firth.artifact.models import load
 
-    masks = fill_text(load(model), text, top)
-    show(as_json, {"masks": masks}, lambda: _print_masks(masks))
+    loaded: Any = in_language(load(model), language)
+    masks = fill_text(loaded, text, top)
+    read_in = {"language": loaded.language_of(text)} if has_languages(loaded) else {}
+    show(as_json, {"masks": masks} | read_in, lambda: _print_masks(masks))
 
 
 def _print_masks(masks: list[list[dict[str, Any]]]) -> None:
@@ -176,11 +184,6 @@ def _print_masks(masks: list[list[dict[str, Any]]]) -> None:
             print(f"{one['probability']:.4f}  {one['token']:<16}{completed}".rstrip())
 
 
-LayerOption = Annotated[
-    str | None, Option("--layer", help="Networks: a number, last, mix (mean) or all (concatenated).")
-]
-
-
 @verb
 def similar(
     model: options.Model,
@@ -190,7 +193,8 @@ def similar(
     method: options.Method = "add",
     context: Annotated[str | None, Option("--context", help="A text with the word in its sense.")] = None,
     text: Annotated[Path | None, Option("--text", help="Networks: file of words to compare.")] = None,
-    layer: LayerOption = None,
+    layer: options.Layer = None,
+    language: options.Language = None,
     odd: Annotated[bool, Option("--odd", help="Print the word that does not belong to the others.")] = False,
     distance: Annotated[bool, Option("--distance", help="Print similarity and distance of two words.")] = False,
     map: Annotated[Path | None, Option("--map", help="SVG file: a map of the words, or of frequent ones.")] = None,
@@ -201,6 +205,7 @@ def similar(
     Example: firth similar sg king woman --minus man
     """
     from firth.abilities import HasLayers
+    from firth.apply.languages import in_language
     from firth.apply.similar import find_similar, odd_one_out, require_vectors
     from firth.artifact.models import load
     from firth.errors import AbilityError
@@ -210,6 +215,8 @@ def similar(
     if (text is not None or layer is not None) and (context is None or len(given) != 1):
         raise BadParameter("--text and --layer go with one word and its --context.")
     loaded: Any = load(model)
+    if context is not None or language is not None:
+        loaded = in_language(loaded, language)
     if map is not None:
         _draw_map(loaded, given, count or 200, map, as_json)
     elif odd:
@@ -250,22 +257,13 @@ def _print_occurrences(
     sentences: Iterator[str] | tuple[str, ...] = ()
     if text is not None:
         sentences = (sentence for document in read_corpus(text) for sentence in document.sentences)
-    found = nearest_occurrences(model, word, context, sentences, count, _parse_layer(layer or "last"))
+    found = nearest_occurrences(model, word, context, sentences, count, options.parse_layer(layer or "last"))
     shown = [(f"{one['word']}  ·  {one['context']}", one["score"]) for one in found]
     show(
         as_json,
         {"word": word, "context": context, "neighbours": found},
         lambda: sys.stdout.writelines(f"{score:7.4f}  {line}\n" for line, score in shown),
     )
-
-
-def _parse_layer(text: str) -> str | int:
-    """A layer as a number or a name.
-
-    >>> _parse_layer("mix"), _parse_layer("2")
-    ('mix', 2)
-    """
-    return int(text) if text.removeprefix("-").isdecimal() else text
 
 
 def _draw_map(model: Any, words: list[str], count: int, out: Path, as_json: bool) -> None:
@@ -299,9 +297,10 @@ def embed(
     model: options.Model,
     file: options.Texts,
     out: Annotated[Path, Option("-o", "--out", help="The .npy file to write, one row per line.")],
-    layer: LayerOption = None,
-    pooling: Annotated[str | None, Option("--pooling", help="Networks: mean, whole, max, first (CLS) or last.")] = None,
+    layer: options.Layer = None,
+    pooling: options.Pooling = None,
     unit: Annotated[bool, Option("--unit", help="Normalise vectors to unit length.")] = False,
+    language: options.Language = None,
     encoding: options.Encoding = None,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -311,6 +310,7 @@ def embed(
     Example: firth embed sg texts.txt -o texts.npy
     """
     from firth.apply.embed import embed_file
+    from firth.apply.languages import in_language
     from firth.artifact.models import load
     from firth.files import require_new_file
 
@@ -318,6 +318,6 @@ def embed(
 
     arguments: dict[str, str | int] = {"pooling": pooling} if pooling is not None else {}
     if layer is not None:
-        arguments["layer"] = _parse_layer(layer)
-    report = embed_file(load(model), file, out, encoding, unit=unit, **arguments)
+        arguments["layer"] = options.parse_layer(layer)
+    report = embed_file(in_language(load(model), language), file, out, encoding, unit=unit, **arguments)
     show(as_json, report, lambda: print_fields(report))
