@@ -140,7 +140,7 @@ class StreamRows:
     def batch(self, rows: Integers) -> Batch:
         reach = 0 if self._whole else self.overlap
         counts = np.minimum(self._stride, self._size - rows * self._stride) + reach
-        arrays = _BatchArrays(rows.size, int(counts.max()))
+        arrays = BatchArrays(rows.size, int(counts.max()))
         begins = (self._offset + rows * self._stride) % self._size
         text = fill_stream(
             self.store.ids, self.store.word_starts, self._sentences, self._documents, begins, counts, reach > 0,
@@ -179,7 +179,7 @@ class PackedRows:
 
     def batch(self, rows: Integers) -> Batch:
         bounds, members, used = self._packed
-        arrays = _BatchArrays(rows.size, int(used[rows].max()))
+        arrays = BatchArrays(rows.size, int(used[rows].max()))
         text = fill_sequences(
             self.store.ids, self.store.word_starts, self._sentences, self._documents, self.sequences.starts,
             self.sequences.ends, self._crosses_documents, self._opening, bounds, members, rows, arrays.ids,
@@ -194,7 +194,7 @@ class PackedRows:
         return batch
 
 
-class _BatchArrays:
+class BatchArrays:
     """The arrays of a batch before they are filled, of shape (rows, length)."""
 
     def __init__(self, rows: int, length: int) -> None:

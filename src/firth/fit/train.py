@@ -19,7 +19,7 @@ from firth.fit.checkpoints import require_place
 from firth.fit.counts import train_counts
 from firth.fit.labels import accuracy, open_labelled
 from firth.fit.resolve import unset_fields
-from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, open_corpus
+from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, open_corpus, open_languages
 from firth.fit.vectors import train_vectors
 from firth.lm.pieces import score_documents
 from firth.nets.recipe import NetRecipe
@@ -134,6 +134,9 @@ def _open_training(recipe: Recipe, texts: Sequence[Text], field: str, encoding: 
     """The text, or for classifiers the labelled texts, that a recipe is trained on."""
     if isinstance(recipe, ClassifierRecipe):
         return open_labelled(texts, field, encoding)
+    if isinstance(recipe, NetRecipe) and recipe.embedding.languages:
+        reading: dict[str, Any] = {"field": field, "encoding": encoding, "layout": layout}
+        return open_languages(texts, recipe.sampling.vocabulary, recipe.language, **reading)
     return open_corpus(texts, field, encoding, layout)
 
 

@@ -242,6 +242,10 @@ class Corpus(Summarised):
         """Approximate size in bytes, for progress bars; None if unknown."""
         return sum(source.size() for source in self.inputs) or None
 
+    def vocabulary_sample(self) -> Corpus:
+        """The text that a tokenizer is trained on."""
+        return self
+
     def entropy(self) -> dict[str, float] | None:
         """The exact entropy, if the corpus is a single built-in one with a known entropy."""
         first, *others = self.inputs
