@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from firth.apply.score import Context
     from firth.artifact.any_model import AnyModel
 
-SUITES = ("words", "analogies", "context", "probe", "classify", "task")
+SUITES = ("words", "analogies", "context", "probe", "classify", "task", "retrieval")
 
 
 def load(folder: str | Path, *, verify: bool = True) -> AnyModel:
@@ -153,15 +153,17 @@ def evaluate(
     restrict: int = 300_000,
     skip_bad: bool = False,
     seed: int = 0,
+    layer: str | int | None = None,
+    pooling: str | None = None,
 ) -> dict[str, Any]:
     """The metrics of a model on test files, as `firth evaluate --json` prints them.
 
     The suites `words`, `analogies`, `context` and `probe` are for vectors, `classify` for classifiers, and `task` for
-    fine-tuned models. `method` (add or mul) and `restrict` (to the most frequent words) are for analogies, `skip_bad`
-    and `seed` for tasks.
+    fine-tuned models; `retrieval` compares the vectors of translations. `method` (add or mul) and `restrict` (to the
+    most frequent words) are for analogies, `skip_bad` and `seed` for tasks, `layer` and `pooling` for retrieval.
     """
     from firth.apply.predict import evaluate_task
-    from firth.report import classify, suites
+    from firth.report import classify, retrieval, suites
 
     if suite not in SUITES:
         raise ArgumentError(f"there is no suite {suite!r}: {near_miss(str(suite), SUITES)}")
@@ -173,6 +175,10 @@ def evaluate(
         return evaluate_task(loaded, paths[0], seed=seed, skip_bad=skip_bad)
     if suite == "analogies":
         return suites.evaluate_analogies(loaded, paths, method, restrict)
+    if suite == "retrieval":
+        given = {"layer": layer, "pooling": pooling}
+        options = {name: value for name, value in given.items() if value is not None}
+        return retrieval.evaluate_retrieval(loaded, paths, **options)
     others: dict[str, Callable[[Any, Sequence[Path]], dict[str, Any]]] = {
         "words": suites.evaluate_words,
         "context": suites.evaluate_contexts,

@@ -30,19 +30,22 @@ def evaluate(
     suite: Annotated[
         str,
         Argument(
-            help="words, analogies, context, probe, classify or task.", autocompletion=options.completion("suites")
+            help="words, analogies, context, probe, classify, task or retrieval.",
+            autocompletion=options.completion("suites"),
         ),
     ],
-    files: Annotated[list[Path], Argument(help="Word pairs, analogies, words in context or labelled texts.")],
+    files: Annotated[list[Path], Argument(help="Word pairs, analogies, words in context, labelled or parallel texts.")],
     method: options.Method = "add",
     restrict: Annotated[int, Option("--restrict", min=1, help="Analogies: only the N most frequent words.")] = 300_000,
     out: Annotated[Path | None, Option("-o", "--out", help="Task: error analysis, such as report.html.")] = None,
     force: options.Force = False,
     field: options.Columns = None,
     skip_bad: options.SkipBad = False,
+    layer: options.Layer = None,
+    pooling: options.Pooling = None,
     as_json: options.Json = False,
 ) -> None:
-    """Evaluate vectors on word pairs, analogies, words in context or a linear probe; or a classifier or task model.
+    """Evaluate vectors on word pairs, analogies, contexts, a linear probe or translations; or a task model.
 
     Example: firth evaluate sg words ws353.tsv --json
 
@@ -52,11 +55,12 @@ def evaluate(
         require_choice("suite", suite, options.SUITES)
         require_choice("method", method, options.METHODS)
         _check_task_options(suite, files, {"-o": out, "--force": force, "--field": field, "--skip-bad": skip_bad})
+        _check_retrieval_options(suite, {"--layer": layer, "--pooling": pooling})
     if out is not None:
         require_output(out, force, model, files)
 
     from firth.artifact.models import load
-    from firth.report import classify, suites
+    from firth.report import classify, retrieval, suites
 
     loaded: Any = load(model)
     if suite == "task":
@@ -65,6 +69,10 @@ def evaluate(
         report = suites.evaluate_analogies(loaded, files, method, restrict)
     elif suite == "classify":
         report = classify.evaluate_labels(loaded, files, field or [])
+    elif suite == "retrieval":
+        given = {"layer": None if layer is None else options.parse_layer(layer), "pooling": pooling}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        report = retrieval.evaluate_retrieval(loaded, files, **chosen)
     else:
         others = {"words": suites.evaluate_words, "context": suites.evaluate_contexts, "probe": suites.evaluate_probe}
         report = others[suite](loaded, files)
@@ -83,6 +91,14 @@ def _check_task_options(suite: str, files: list[Path], given: dict[str, Any]) ->
     for option, value in given.items():
         if value and (option, suite) != ("--field", "classify"):
             raise ArgumentError(f"{option} belongs to the suite task, not to {suite}: leave it out.")
+
+
+def _check_retrieval_options(suite: str, given: dict[str, Any]) -> None:
+    from firth.errors import ArgumentError
+
+    for option, value in given.items():
+        if value is not None and suite != "retrieval":
+            raise ArgumentError(f"{option} belongs to the suite retrieval, not to {suite}: leave it out.")
 
 
 def _evaluate_task(loaded: Any, model: Path, file: Path, out: Path | None, reading: dict[str, Any]) -> dict[str, Any]:
