@@ -9,9 +9,14 @@ from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.ranking import Ranking
+from firth.objectives.tlm import TranslationLM
 
 OBJECTIVES: dict[str, type[Objective]] = {
-    one.name: one for one in (CausalLM, BidirectionalLM, MaskedLM, NextSentence, SentenceOrder, Autoencoding, Ranking)
+    one.name: one
+    for one in (
+        *(CausalLM, BidirectionalLM, MaskedLM, NextSentence, SentenceOrder, Autoencoding, Ranking),
+        TranslationLM,
+    )
 }
 
 

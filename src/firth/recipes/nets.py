@@ -11,6 +11,7 @@ from firth.nets.recipe import (
     LearningRecipe,
     NetRecipe,
     OutputRecipe,
+    SamplingRecipe,
     SequenceRecipe,
 )
 from firth.objectives.bilm import BidirectionalLM
@@ -19,6 +20,7 @@ from firth.objectives.masking import Masking
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.ranking import Ranking
+from firth.objectives.tlm import TranslationLM
 from firth.tokens.recipe import TokenizerRecipe
 
 SIZES = ("tiny", "mini", "small", "base")
@@ -244,4 +246,19 @@ def albert() -> NetRecipe:
         encoder=replace(base.encoder, activation="gelu-tanh", tie_layers="all", dropout=0.0, attention_dropout=0.0),
         objectives=(MaskedLM(masking=Masking(mode="duplicated", policy="ngram")), SentenceOrder()),
         learning=replace(base.learning, optimiser="lamb"),
+    )
+
+
+def xlm() -> NetRecipe:
+    """BERT in several languages: masked tokens of texts, and of pairs of a text and its translation."""
+    base = bert()
+    return replace(
+        base,
+        tokenizer=replace(base.tokenizer, model="bpe", vocab_size=95_000),
+        embedding=replace(base.embedding, width=1024, segments=0, languages=15),
+        encoder=replace(base.encoder, width=1024, ffn_width=4096, heads=8),
+        objectives=(MaskedLM(), TranslationLM()),
+        output=replace(base.output, transform=False),
+        sequence=replace(base.sequence, format="stream", length=256),
+        sampling=SamplingRecipe(batches=0.7, vocabulary=0.5),
     )

@@ -135,6 +135,7 @@ RECIPES: dict[str, RecipeEntry] = {
         "Liu et al., RoBERTa: A Robustly Optimized BERT Pretraining Approach", "bert"),
     "albert": _entry(nets.albert, 2019,
         "Lan et al., ALBERT: A Lite BERT for Self-supervised Learning of Language Representations", "bert"),
+    "xlm": _entry(nets.xlm, 2019, "Lample and Conneau, Cross-lingual Language Model Pretraining", "bert"),
 }
 # fmt: on
 
