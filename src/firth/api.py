@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from firth.artifact.any_model import AnyModel
 
 _COLUMNS = "--field ROLE=NAME"
-SUITES = ("words", "analogies", "context", "probe", "classify", "task", "translation")
+SUITES = ("words", "analogies", "context", "probe", "classify", "task", "translation", "retrieval")
 
 
 def load(folder: str | Path, *, verify: bool = True) -> AnyModel:
@@ -201,14 +201,17 @@ def evaluate(
     task: str | None = None,
     pair: str | None = None,
     beams: int | None = None,
+    layer: str | int | None = None,
+    pooling: str | None = None,
 ) -> dict[str, Any]:
     """The metrics of a model on test files, as `firth evaluate --json` prints them.
 
     The suites `words`, `analogies`, `context` and `probe` are for vectors, `classify` for classifiers, and `task` for
-    fine-tuned models, `translation` for translation models. `method` (add or mul) and `restrict` (to the most frequent
-    words) are for analogies, `columns` (such as `text_a=review`) for labelled files, `skip_bad`, `seed` and `out` for
-    tasks: the error analysis is written to `out`, an HTML file that is replaced only with `force`. `task` names one of
-    several that the model was fine-tuned for; `pair` (the columns), `beams` and `seed` are for translation.
+    fine-tuned models, `translation` for translation models; `retrieval` compares the vectors of translations. `method`
+    (add or mul) and `restrict` (to the most frequent words) are for analogies, `columns` (such as `text_a=review`) for
+    labelled files, `skip_bad`, `seed` and `out` for tasks: the error analysis is written to `out`, an HTML file that is
+    replaced only with `force`. `task` names one of several that the model was fine-tuned for; `pair` (the columns),
+    `beams` and `seed` are for translation, `layer` and `pooling` for retrieval.
     """
     paths = [require_path(file, "files", "a test file") for file in files]
     page = None if out is None else require_path(out, "out", "the HTML file to write")
@@ -218,10 +221,14 @@ def evaluate(
         raise ArgumentError(f"--pair and --beams belong to the suite translation, not to {suite}: leave them out.")
     if page is not None:
         require_new_file(page, force, [*paths, *([model] if isinstance(model, str | Path) else [])])
+    chosen = {"layer": layer, "pooling": pooling}
+    pooled: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    if pooled and suite != "retrieval":
+        raise ArgumentError(f"--{next(iter(pooled))} belongs to the suite retrieval, not to {suite}: leave it out.")
     if suite == "task":
         reading = {"task": task, "columns": columns, "skip_bad": skip_bad, "seed": seed}
         return _evaluate_task(model, paths[0], page, reading)
-    from firth.report import classify, suites
+    from firth.report import classify, retrieval, suites
     from firth.report.translation import evaluate_translation
 
     suite_of: dict[str, Callable[[Any, Sequence[Path]], dict[str, Any]]] = {
@@ -231,6 +238,7 @@ def evaluate(
         "probe": suites.evaluate_probe,
         "classify": lambda loaded, paths: classify.evaluate_labels(loaded, paths, columns),
         "translation": lambda loaded, paths: evaluate_translation(loaded, paths, pair, beams=beams or 4, seed=seed),
+        "retrieval": lambda loaded, paths: retrieval.evaluate_retrieval(loaded, paths, **pooled),
     }
     return suite_of[suite](_loaded(model) if suite == "classify" else without_tasks(_loaded(model)), paths)
 

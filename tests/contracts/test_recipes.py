@@ -75,11 +75,14 @@ def test_recipes_train_save_load_and_verify(name: str, tmp_path: Path) -> None:
         lines = ["en\tzh", *(f"{one}\t{two}" for one, two in zip(ENGLISH, CHINESE, strict=True))]
         corpus.write_text("\n".join(lines) + "\n", encoding="utf-8")
         documents = len(lines) - 1
+    texts: list[object] = [corpus]
+    if _has_languages(name):
+        texts, documents = _language_texts(tmp_path), 9
     settings = [part for setting in _settings(name) for part in ("--set", setting)]
     if RECIPES[name].family == "nets":
         settings += ["--budget", "2ktok", "--threads", "1"]
     first, second = (
-        firth("train", name, corpus, "-o", tmp_path / out, "--layout", "lines", "--json", *settings)
+        firth("train", name, *texts, "-o", tmp_path / out, "--layout", "lines", "--json", *settings)
         for out in ("one", "two")
     )
     assert first.code == second.code == 0, first.err
@@ -120,6 +123,20 @@ def test_unknown_fields_are_refused_with_the_list_of_fields(name: str, tmp_path:
     assert outcome.code == 2
     for field in recipe_to_json(RECIPES[name].make()):
         assert field == "type" or field in outcome.err
+
+
+def _has_languages(name: str) -> bool:
+    recipe = RECIPES[name].make()
+    return isinstance(recipe, NetRecipe) and recipe.embedding.languages > 0
+
+
+def _language_texts(folder: Path) -> list[object]:
+    """Three documents of each language, and three pairs."""
+    for language, lines in TEXTS.items():
+        (folder / f"{language}.txt").write_text("\n".join([*lines, "\n"]) * 3, encoding="utf-8")
+    pairs = [f"{one}\t{two}" for one, two in zip(["A dog", "A cat", "Two dogs"], CHINESE, strict=True)]
+    (folder / "pairs.tsv").write_text("\n".join(["en\tzh", *pairs]) + "\n", encoding="utf-8")
+    return [*(f"{language}={folder / language}.txt" for language in TEXTS), folder / "pairs.tsv"]
 
 
 def _settings(name: str) -> list[str]:

@@ -89,7 +89,12 @@ def small_recipe(
         encoder = replace(encoder, kind="window", context=2, activation="tanh", norm="none")
     pairs = form.endswith("-pair")
     return NetRecipe(
-        embedding=EmbeddingRecipe(width=8, positions="none" if ranking else "learned", segments=2 if pairs else 0),
+        embedding=EmbeddingRecipe(
+            width=8,
+            positions="none" if ranking else "learned",
+            segments=2 if pairs else 0,
+            languages=2 if "tlm" in objectives.split("+") else 0,
+        ),
         encoder=encoder,
         visibility=VISIBILITY.get(objectives, "bidirectional"),
         objectives=tuple(

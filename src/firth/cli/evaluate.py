@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from firth.abilities import POOLINGS
 from firth.cli import options
-from firth.cli.checks import check_encoding
+from firth.cli.checks import check_encoding, parse_layer, require_choice
 from firth.cli.console import (
     INTERVAL,
     checking_arguments,
@@ -30,11 +31,11 @@ def evaluate(
     suite: Annotated[
         str,
         Argument(
-            help="words, analogies, context, probe, classify, task or translation.",
+            help="words, analogies, context, probe, classify, task, translation or retrieval.",
             autocompletion=options.completion("suites"),
         ),
     ],
-    files: Annotated[list[Path], Argument(help="Word pairs, analogies, words in context or labelled texts.")],
+    files: Annotated[list[Path], Argument(help="Word pairs, analogies, words in context, labelled or parallel texts.")],
     method: options.Method = "add",
     restrict: Annotated[int, Option("--restrict", min=1, help="Analogies: only the N most frequent words.")] = 300_000,
     out: Annotated[Path | None, Option("-o", "--out", help="Task: error analysis, such as report.html.")] = None,
@@ -44,9 +45,11 @@ def evaluate(
     skip_bad: options.SkipBad = False,
     pair: options.Pair = None,
     beams: Annotated[int | None, Option("--beams", min=1, help="Translation: of beam search; default: 4.")] = None,
+    layer: options.Layer = None,
+    pooling: options.Pooling = None,
     as_json: options.Json = False,
 ) -> None:
-    """Evaluate vectors on word pairs, analogies, words in context or a linear probe; or a classifier or task model.
+    """Evaluate vectors on word pairs, analogies, contexts, a linear probe or translations; or a task model.
 
     Example: firth evaluate sg words ws353.tsv --json
 
@@ -54,8 +57,12 @@ def evaluate(
     """
     from firth import api
 
+    with checking_arguments():
+        chosen = {"layer": parse_layer(layer), "pooling": pooling}
+        require_choice("pooling", pooling, POOLINGS)
     choices: dict[str, Any] = {"method": method, "restrict": restrict, "columns": field or [], "skip_bad": skip_bad}
-    report = api.evaluate(model, suite, *files, **choices, out=out, force=force, task=task, pair=pair, beams=beams)
+    choices |= {"pair": pair, "beams": beams, **chosen}
+    report = api.evaluate(model, suite, *files, **choices, out=out, force=force, task=task)
     is_task = suite in ("task", "translation")
     show(as_json, {"suite": suite} | report, lambda: _print_task(report) if is_task else _print(report))
 

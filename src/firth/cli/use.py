@@ -40,6 +40,7 @@ def score(
     settings: Annotated[
         list[str] | None, Option("--set", help="Networks with a memory: memory.length=640, say.")
     ] = None,
+    language: options.Language = None,
     threads: Annotated[int | None, Option("--threads", min=1, help="Number of threads; default: all cores.")] = None,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -61,13 +62,14 @@ def score(
         require_new_file(out, force, [*(files or []), model])
 
     from firth.abilities import HasLayers, Score, ScoresPairs
+    from firth.apply.languages import in_language
     from firth.apply.score import directions, explain_text, line_row, open_texts, score_lines, summarise
     from firth.apply.settings import with_settings
     from firth.artifact.models import load_network
     from firth.cores import limit_threads
     from firth.progress import progress
 
-    loaded: Any = with_settings(load_network(model), settings or [])
+    loaded: Any = in_language(with_settings(load_network(model), settings or []), language)
     if isinstance(loaded, ScoresPairs):
         given = {"--context": context != "line", "--explain": explain, "--whole-words": whole_words, "--layout": layout}
         refuse_options(given, "this model scores a target given its source")
@@ -131,6 +133,7 @@ def generate(
         int | None, Option("--beams", min=1, help="Networks: beam search with this many beams; 4 with --source.")
     ] = None,
     seed: options.Seed = 0,
+    language: options.Language = None,
     next_count: Annotated[int | None, Option("--next", min=1, help="Print the N most probable next tokens.")] = None,
     source: Annotated[
         str | None, Option("--source", help="Text to translate, or a file with one on each line.")
@@ -151,6 +154,7 @@ def generate(
         check_temperature(temperature)
 
     from firth.abilities import Generates, HasLayers, Translates
+    from firth.apply.languages import in_language
     from firth.apply.score import next_tokens
     from firth.artifact.models import load_network
     from firth.errors import AbilityError
@@ -158,7 +162,7 @@ def generate(
 
     if out is not None:
         require_new_file(out, force, [model])
-    loaded: Any = load_network(model)
+    loaded: Any = in_language(load_network(model), language)
     if source is not None and isinstance(loaded, Translates):
         sampled = {"--temperature": temperature != 1, "--top-k": top_k, "--top-p": top_p is not None}
         given = {"--prompt": prompt, "--count": count > 1, "--next": next_count} | sampled
@@ -190,6 +194,7 @@ def fill(
     model: options.Model,
     text: Annotated[str, Argument(help="A text with one or several [MASK].")],
     top: Annotated[int, Option("--top", min=1, help="Number of tokens for each mask.")] = 5,
+    language: options.Language = None,
     as_json: options.Json = False,
 ) -> None:
     """Print the most probable tokens for the masks of a text, with their probabilities.
@@ -197,10 +202,13 @@ def fill(
     Example: firth fill b "The capital of France is [MASK]."
     """
     from firth.apply.fill import fill_text
+    from firth.apply.languages import has_languages, in_language
     from firth.artifact.models import load_network
 
-    masks = fill_text(load_network(model), text, top)
-    show(as_json, {"masks": masks}, lambda: _print_masks(masks))
+    loaded: Any = in_language(load_network(model), language)
+    masks = fill_text(loaded, text, top)
+    read_in = {"language": loaded.language_of(text)} if has_languages(loaded) else {}
+    show(as_json, {"masks": masks} | read_in, lambda: _print_masks(masks))
 
 
 def _print_masks(masks: list[list[dict[str, Any]]]) -> None:
@@ -212,11 +220,6 @@ def _print_masks(masks: list[list[dict[str, Any]]]) -> None:
             print(f"{one['probability']:.4f}  {one['token']:<16}{completed}".rstrip())
 
 
-LayerOption = Annotated[
-    str | None, Option("--layer", help="Networks: a number, last, mix (mean) or all (concatenated).")
-]
-
-
 @verb
 def similar(
     model: options.Model,
@@ -226,7 +229,8 @@ def similar(
     method: options.Method = "add",
     context: Annotated[str | None, Option("--context", help="A text with the word in its sense.")] = None,
     text: Annotated[Path | None, Option("--text", help="Networks: file of words to compare.")] = None,
-    layer: LayerOption = None,
+    layer: options.Layer = None,
+    language: options.Language = None,
     odd: Annotated[bool, Option("--odd", help="Print the word that does not belong to the others.")] = False,
     distance: Annotated[bool, Option("--distance", help="Print similarity and distance of two words.")] = False,
     map: Annotated[Path | None, Option("--map", help="SVG file: a map of the words, or of frequent ones.")] = None,
@@ -250,10 +254,13 @@ def similar(
         require_outside_artifacts(map)
 
     from firth.abilities import HasLayers
+    from firth.apply.languages import in_language
     from firth.artifact.models import load_network
     from firth.errors import AbilityError
 
     loaded: Any = load_network(model)
+    if context is not None or language is not None:
+        loaded = in_language(loaded, language)
     if map is not None:
         _draw_map(loaded, given, count or 200, map, as_json)
     elif odd:
@@ -334,9 +341,10 @@ def embed(
     model: options.Model,
     file: options.Texts,
     out: Annotated[Path, Option("-o", "--out", help="The .npy file to write, one row per line.")],
-    layer: LayerOption = None,
-    pooling: Annotated[str | None, Option("--pooling", help="Networks: mean, whole, max, first (CLS) or last.")] = None,
+    layer: options.Layer = None,
+    pooling: options.Pooling = None,
     unit: Annotated[bool, Option("--unit", help="Normalise vectors to unit length.")] = False,
+    language: options.Language = None,
     encoding: options.Encoding = None,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -354,8 +362,9 @@ def embed(
     require_new_file(out, force, [file, model])
 
     from firth.apply.embed import embed_file
+    from firth.apply.languages import in_language
     from firth.artifact.models import load_network
 
     arguments = {name: value for name, value in given.items() if value is not None}
-    report = embed_file(load_network(model), file, out, encoding, unit=unit, **arguments)
+    report = embed_file(in_language(load_network(model), language), file, out, encoding, unit=unit, **arguments)
     show(as_json, report, lambda: print_fields(report))

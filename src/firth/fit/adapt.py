@@ -34,11 +34,14 @@ from firth.fit.run import (
     TrainingRun,
     join_licences,
     open_corpus,
+    open_languages,
     open_pairs,
     with_licence,
 )
 from firth.fit.train import reads_pairs, require_pairs, token_metrics
 from firth.fit.vectors import adapt_vectors
+from firth.nets.recipe import NetRecipe
+from firth.progress import note
 from firth.recipes.values import Settings, override, setting_list
 from firth.tasks.recipe import base_name
 from firth.text.corpus import Corpus
@@ -52,8 +55,9 @@ from firth.vectors.recipe import Word2vecRecipe
 
 _VECTOR_FIELDS = ("epochs", "lr", "mode", "subsample", "negatives", "window")  # that may be changed
 _NET_FIELDS = ("objectives", "sequence.format", "learning", "tokenizer.vocab_size")  # that may be changed
-_FIXED_NET_FIELDS = ("tokenizer", "embedding", "encoder", "decoder", "visibility", "output")
+_FIXED_NET_FIELDS = ("tokenizer", "embedding", "encoder", "decoder", "visibility", "output", "languages")
 _FINETUNED = ("task", "many")  # types of recipes of models whose network can be trained further
+_SAMPLE = 1000  # documents by which a language is guessed
 _GROWTH = 1.25  # factor by which a vocabulary grows by default
 
 
@@ -109,6 +113,10 @@ def adapt(
     def read(texts: Sequence[Text], kind: str) -> Corpus:
         if reads_pairs(old.recipe):
             return open_pairs(texts, pair, encoding)
+        recipe = getattr(old, "recipe", None)
+        if isinstance(recipe, NetRecipe) and recipe.embedding.languages:
+            language = recipe.language or _language_of(old, texts)
+            return open_languages(texts, 1.0, language, field=field, encoding=encoding, layout=kind)
         return open_corpus(texts, field, encoding, kind)
 
     if isinstance(old, NgramModel):
@@ -161,7 +169,6 @@ def _adapt_net(old: Any, run: TrainingRun) -> TrainingResult:
     """A network after further pre-training, with its tokens or a larger vocabulary."""
     from firth.fit.backbones import grow_vocabulary
     from firth.fit.nets import train_net
-    from firth.nets.recipe import NetRecipe
 
     recipe = cast(NetRecipe, override(old.recipe, run.settings))
     if not recipe.objectives:
@@ -175,6 +182,19 @@ def _adapt_net(old: Any, run: TrainingRun) -> TrainingResult:
         raise RecipeError(f"adapting keeps the network: set {', '.join(_NET_FIELDS)} only, not {changed[0]}.")
     note_poor_coverage(old.tokenizer, run.corpus.sentences())
     return train_net(recipe, run, old)
+
+
+def _language_of(model: Any, texts: Sequence[Any]) -> str:
+    """The language of texts that are given as lists, by their script; empty for files, which say their language."""
+    lists = [one for one in texts if isinstance(one, list | tuple)]
+    sentences = [
+        one for text in lists for item in text[:_SAMPLE] for one in ([item] if isinstance(item, str) else item)
+    ]
+    if not sentences:
+        return ""
+    language = str(model.language_of(" ".join(sentences)))
+    note(f"by its script, the text is taken for {language}")
+    return language
 
 
 def _adapt_vectors(old: VectorModel, run: TrainingRun) -> TrainingResult:

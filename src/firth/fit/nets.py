@@ -16,7 +16,9 @@ from firth.cores import cores
 from firth.errors import RecipeError, reading
 from firth.fit import resolve
 from firth.fit.batches import Batches, vocabulary_of
+from firth.fit.languages import language_mixture, with_languages
 from firth.fit.loop import (
+    BatchSource,
     TrainingModule,
     TrainingPlan,
     TrainingState,
@@ -24,6 +26,7 @@ from firth.fit.loop import (
     measure_losses,
     weighted_sum,
 )
+from firth.fit.mixture import MixtureSource
 from firth.fit.optimisers import make_optimiser
 from firth.fit.parallel import make_batches
 from firth.fit.preflight import describe, make_plan
@@ -36,8 +39,11 @@ from firth.nets.model import NetModel
 from firth.nets.network import Vocabulary
 from firth.nets.recipe import NetRecipe
 from firth.nets.restore import make_model
+from firth.objectives.heads.head import ObjectiveHead
 from firth.progress import note
 from firth.recipes.values import recipe_to_json
+from firth.text.corpus import Corpus
+from firth.text.multilingual import MultilingualCorpus
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import MASK, Tokenizer
 from firth.vectors.job import VectorJob
@@ -51,6 +57,7 @@ _VALID_FRACTION = 0.01  # of the tokens of a run
 
 def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None) -> TrainingResult:
     """The network trained on the corpus within the budget; with `start`, its parameters are trained further."""
+    recipe = with_languages(recipe, run.corpus, further=start is not None)
     if run.tokenizer is None and run.named:
         recipe, reason = resolve.resolve_vocabulary(recipe, run.settings, run.corpus)
         if reason:
@@ -114,11 +121,11 @@ def open_trainer(
         names = {name: name if name.startswith("heads.") else f"network.{name}" for name in start.arrays()}
         module.restore(module.arrays() | {names[name]: array for name, array in start.arrays().items()})
     objectives = module.objectives
-    batches = make_batches(recipe, store, objectives, run.seed)
+    batches = _open_batches(recipe, run, run.corpus, tokenizer, store, objectives)
     began = time.monotonic() - spent
     if batches.split:
         note(f"{batches.split:,} sentences were longer than {recipe.sequence.length} tokens and were split")
-    if batches.left_out:
+    if isinstance(batches, Batches) and batches.left_out:
         note(
             f"{batches.left_out:,} of {store.info.documents:,} pairs are left out: a side has no token, or more than "
             f"fit into {recipe.sequence.length}"
@@ -132,7 +139,8 @@ def open_trainer(
     if valid is not None:
         least, most = _VALID_TOKENS
         size = min(max(round(_VALID_FRACTION * plan.tokens), least), most)
-        evaluate = partial(_evaluate, module, make_batches(recipe, valid, objectives, run.seed).fixed(size))
+        held_out = _open_batches(recipe, run, run.valid, tokenizer, valid, objectives)
+        evaluate = partial(_evaluate, module, held_out.fixed(size))
     trainer = Trainer(
         recipe=recipe,
         seed=run.seed,
@@ -159,13 +167,27 @@ def open_trainer(
     return trainer
 
 
+def _open_batches(
+    recipe: NetRecipe,
+    run: TrainingRun,
+    corpus: Corpus | None,
+    tokenizer: Tokenizer,
+    store: TokenStore,
+    heads: Sequence[ObjectiveHead],
+) -> Batches | MixtureSource:
+    """The batches of a text, or the mixture of those of several languages."""
+    if isinstance(corpus, MultilingualCorpus):
+        return language_mixture(recipe, corpus, tokenizer, heads, run.seed, run.threads)
+    return make_batches(recipe, store, heads, run.seed)
+
+
 def _evaluate(module: TrainingModule, parts: Sequence[Batch]) -> dict[str, Any]:
     losses = measure_losses(module, parts)
     return {"valid_loss": weighted_sum(losses, module.weights()), "valid_losses": losses}
 
 
 def _plan(
-    recipe: NetRecipe, run: TrainingRun, module: TrainingModule, batches: Batches, vocabulary: int, began: float
+    recipe: NetRecipe, run: TrainingRun, module: TrainingModule, batches: BatchSource, vocabulary: int, began: float
 ) -> TrainingPlan:
     """Measure the speed and plan the run."""
     most = math.inf

@@ -48,6 +48,7 @@ _DROPOUTS = (
     "decoder.attention_dropout",
 )
 _RESOLVED = ("sequence.length", "learning.batch", "learning.lr", "encoder.init", "embedding.init")
+_FROM_TEXT = ("languages", "embedding.languages")
 _MIN_BATCH = 512
 _MIN_LENGTH = 16
 
@@ -72,7 +73,7 @@ def is_unset(settings: Sequence[str], *names: str) -> bool:
 def unset_fields(recipe: NetRecipe, settings: Sequence[str], size: str | None) -> set[str]:
     """The fields that a run may change from the recipe's values."""
     defaults = [f"{one.name}.{field}" for one in recipe.objectives for field in one.small_run_defaults()]
-    names = {name for name in (*_RESOLVED, *_DROPOUTS, *defaults) if is_unset(settings, name)}
+    names = {name for name in (*_RESOLVED, *_FROM_TEXT, *_DROPOUTS, *defaults) if is_unset(settings, name)}
     if (size is None and is_unset(settings, *_PARTS)) or recipe.output.kind == "direct":
         names |= set(SIZED) | {name.replace("encoder", "decoder") for name in SIZED}
     return names
@@ -163,7 +164,7 @@ def small_run_defaults(recipe: NetRecipe, settings: Sequence[str], planned: floa
         if masked and is_unset(settings, "encoder.init") and can_init_adjacent(recipe):
             changes.append("encoder.init=adjacent")
             reasons.append("attention heads initialised to adjacent tokens")
-    return Resolved(cast(NetRecipe, override(recipe, changes)), ", ".join(reasons))
+    return Resolved(cast(NetRecipe, override(recipe, changes)), ", ".join(dict.fromkeys(reasons)))
 
 
 def can_init_embeddings(recipe: NetRecipe, settings: Sequence[str]) -> bool:

@@ -15,13 +15,14 @@ from firth.fit.budget import Budget as Budget
 from firth.fit.checkpoints import CheckpointFolder, hold
 from firth.progress import note
 from firth.text.corpus import Corpus, read_corpus
+from firth.text.multilingual import MultilingualCorpus, read_multilingual
 from firth.text.parallel import read_parallel
 from firth.tokens.build import open_store, open_tokens
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
 
-Text = str | Path | Corpus | Iterable[str | Sequence[str]]
+Text = str | Path | Corpus | Mapping[str, Any] | Iterable[str | Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ class TrainingRun:
     def open_tokens(self, recipe: TokenizerRecipe) -> tuple[Tokenizer, TokenStore]:
         """The given tokenizer, or one trained on the corpus, and the corpus in its tokens."""
         if self.tokenizer is None:
-            return open_tokens(recipe, self.corpus, self.threads)
+            sample = self.corpus.vocabulary_sample()
+            tokenizer, store = open_tokens(recipe, sample, self.threads)
+            return tokenizer, store if sample is self.corpus else open_store(self.corpus, tokenizer, self.threads)
         return self.tokenizer, open_store(self.corpus, self.tokenizer, self.threads)
 
     def open_valid(self, tokenizer: Tokenizer) -> TokenStore | None:
@@ -121,10 +124,22 @@ def open_corpus(texts: Sequence[Text], field: str, encoding: str | None, layout:
         raise CorpusError(
             f"{texts[0]} is an ARPA model, not a text: bring it in with firth import arpa {texts[0]} -o DIR."
         )
+    note_encodings(corpus)
+    return corpus
+
+
+def open_languages(texts: Sequence[Text], alpha: float, language: str, **reading: Any) -> MultilingualCorpus:
+    """The corpus of texts in several languages given to a verb; see `read_multilingual`."""
+    corpus = read_multilingual(*texts, alpha=alpha, language=language, **reading)
+    note_encodings(corpus)
+    return corpus
+
+
+def note_encodings(corpus: Corpus) -> None:
+    """Note encodings other than UTF-8."""
     for name, found in corpus.encodings().items():
         if found != "utf-8":
             note(f"{name}: reading as {found}")
-    return corpus
 
 
 def with_licence(corpus: Mapping[str, Any], licence: str | None) -> dict[str, Any]:

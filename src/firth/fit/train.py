@@ -19,7 +19,7 @@ from firth.fit.checkpoints import clear_finished, is_finished, require_place, tr
 from firth.fit.counts import train_counts
 from firth.fit.labels import accuracy, open_labelled
 from firth.fit.resolve import unset_fields
-from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, open_corpus, open_pairs
+from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, open_corpus, open_languages, open_pairs
 from firth.fit.vectors import train_vectors
 from firth.lm.pieces import score_documents
 from firth.nets.recipe import NetRecipe
@@ -143,6 +143,9 @@ def _open_training(
     """The text, or for classifiers the labelled texts, or the pairs, that a recipe is trained on."""
     if isinstance(recipe, ClassifierRecipe):
         return open_labelled(texts, field, encoding)
+    if isinstance(recipe, NetRecipe) and recipe.embedding.languages:
+        reading: dict[str, Any] = {"field": field, "encoding": encoding, "layout": layout}
+        return open_languages(texts, recipe.sampling.vocabulary, recipe.language, **reading)
     return open_pairs(texts, pair, encoding) if reads_pairs(recipe) else open_corpus(texts, field, encoding, layout)
 
 

@@ -1,9 +1,9 @@
-"""Input embeddings: token, position and segment vectors."""
+"""Input embeddings: token, position, segment and language vectors."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +15,13 @@ from firth.nets.linear import INIT_STD, make_linear
 from firth.nets.norm import LayerNorm
 from firth.nets.recipe import NetRecipe
 
+LANGUAGES = "languages"
+"""The key of language ids in `Batch.side_ids`."""
 _PRETRAINED_SCALE = 4  # norm of pretrained vectors relative to random ones: measured by bench/first_steps.py
 
 
 class Embedding(nn.Module):
-    """The sum of token, position and segment embeddings."""
+    """The sum of token, position, segment and language embeddings."""
 
     def __init__(self, recipe: NetRecipe, tokens: Sequence[str], shared: Embedding | None = None) -> None:
         """The tables and the normalisation are those of `shared`, if given; the projection never is."""
@@ -30,14 +32,16 @@ class Embedding(nn.Module):
         self.tokens: nn.Module
         self.positions: nn.Embedding | None
         self.segments: nn.Embedding | None
+        self.languages: nn.Embedding | None
         self.norm: LayerNorm | None
         if shared is not None:
             self.tokens, self.positions, self.segments = shared.tokens, shared.positions, shared.segments
-            self.norm = shared.norm
+            self.languages, self.norm = shared.languages, shared.norm
         else:
             self.tokens = CharacterTable(recipe, tokens) if characters else _table(len(tokens), width)
             self.positions = _table(recipe.sequence.length, width) if self.recipe.positions == "learned" else None
             self.segments = _table(self.recipe.segments, width) if self.recipe.segments else None
+            self.languages = _table(self.recipe.languages, width) if self.recipe.languages else None
             self.norm = LayerNorm(width, eps=recipe.encoder.eps) if self.recipe.norm else None
         has_projection = recipe.encoder.kind == "transformer" and width != recipe.encoder.width
         self.project = make_linear(width, recipe.encoder.width) if has_projection else None
@@ -61,8 +65,9 @@ class Embedding(nn.Module):
         position_ids: Tensor | None = None,
         segment_ids: Tensor | None = None,
         rng: DropoutRng | None = None,
+        side_ids: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
-        """(batch, length, encoder width)."""
+        """(batch, length, encoder width). Side ids are those of `Batch`; missing ones mean the first row of a table."""
         vectors: Tensor = self.tokens(ids)
         if self.recipe.positions == "sinusoidal":
             positions = torch.arange(ids.shape[1], device=ids.device) if position_ids is None else position_ids
@@ -74,6 +79,9 @@ class Embedding(nn.Module):
             vectors = vectors + self._position_vectors(self.positions, ids.shape[1], position_ids)
         if self.segments is not None:
             vectors = vectors + (self.segments.weight[0] if segment_ids is None else self.segments(segment_ids))
+        if self.languages is not None:
+            given = (side_ids or {}).get(LANGUAGES)
+            vectors = vectors + (self.languages.weight[0] if given is None else self.languages(given))
         if self.norm is not None:
             vectors = self.norm(vectors)
         vectors = drop(vectors, self.recipe.dropout, rng)

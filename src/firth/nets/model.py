@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +63,32 @@ class NetModel(SummarisedModel, ChecksArguments):
         """`</s>` in the format `</s> a </s> b </s>` of streams, `[CLS]` in the format `[CLS] a b [SEP]` of others."""
         is_stream = self.recipe.sequence.format in STREAMS or self.recipe.visibility != "bidirectional"
         return EOS if is_stream else BOS
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages that the network has embeddings of."""
+        return self.recipe.languages
+
+    def in_language(self, language: str) -> Self:
+        """The same model for texts in one language, whatever their script; the parameters are shared."""
+        if language not in self.languages:
+            known = f"it knows {', '.join(self.languages)}" if self.languages else "it has no language embeddings"
+            raise AbilityError(f"the model does not know the language {language!r:.80}: {known}.")
+        recipe = replace(self.recipe, language=language)
+        network = copy.copy(self.network)
+        network.__dict__.pop("language_votes", None)
+        network.recipe = recipe
+        return type(self)(recipe, network, self.tokenizer, self.layout, self.unknown_word_model, self.heads)
+
+    def language_of(self, text: str) -> str:
+        """The language that a text is read in: that of `in_language`, or by its script; the first if that is unclear.
+
+        Empty for a network without language embeddings.
+        """
+        if not self.languages:
+            return ""
+        ids = [one for one in self.tokenizer.encode(one_line(text)).ids if one >= FIRST_WORD] or [EOS]
+        return self.languages[int(self.network.language_votes.choose(torch.tensor([ids]))[0, 0])]
 
     def logits(self, ids: Tensor) -> Tensor:
         """(batch, length, vocabulary): the logits of the network at each position of `ids` (batch, length)."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -14,11 +15,12 @@ from torch import Tensor, nn
 from firth.nets.adjacent_heads import init_adjacent_heads
 from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
-from firth.nets.embedding import Embedding
+from firth.nets.embedding import LANGUAGES, Embedding
 from firth.nets.encoders.encoder import Encoder
 from firth.nets.encoders.feedforward import Bilinear, IdentityEncoder, WindowEncoder
 from firth.nets.encoders.recurrent import Lstm, Recurrent
 from firth.nets.encoders.transformer import Transformer
+from firth.nets.languages import LanguageVotes
 from firth.nets.outputs.clusters import AdaptiveSoftmax, ClassSoftmax
 from firth.nets.outputs.output import NoOutput, OutputLayer
 from firth.nets.outputs.sampled import ImportanceSampling, NoiseContrast
@@ -98,13 +100,16 @@ class KVCache:
     """Each with the batch dimension first."""
     source: SourceKeys | None = None
     """Of a decoder."""
+    side_ids: dict[str, Tensor] = field(default_factory=dict)
+    """(batch, 1) each: the ids of further input tables of each row."""
 
     def select_rows(self, rows: Tensor) -> KVCache:
         """The cache of some rows, which may repeat: for beam search."""
         if self.tensors and torch.equal(rows, torch.arange(len(self.tensors[0]), device=rows.device)):
             return self
         source = None if self.source is None else self.source.select_rows(rows)
-        return KVCache(self.length, [tensor.index_select(0, rows) for tensor in self.tensors], source)
+        side_ids = {name: ids.index_select(0, rows) for name, ids in self.side_ids.items()}
+        return KVCache(self.length, [tensor.index_select(0, rows) for tensor in self.tensors], source, side_ids)
 
 
 class Network(nn.Module):
@@ -143,7 +148,10 @@ class Network(nn.Module):
         """
         if self.decoder is not None and batch.source is not None:
             return self._decode(self.decoder, batch, self.encode_source(batch, rng), positions, rng)
-        embedded = self.embedding(batch.ids, batch.position_ids, batch.segment_ids, rng=rng)
+        side_ids: Mapping[str, Tensor] = batch.side_ids
+        if self.embedding.languages is not None and LANGUAGES not in side_ids:
+            side_ids = {**side_ids, LANGUAGES: self.language_votes.choose(batch.ids, batch.sequence_ids)}
+        embedded = self.embedding(batch.ids, batch.position_ids, batch.segment_ids, rng=rng, side_ids=side_ids)
         masks = [
             AttentionMask(
                 name, batch.shape, batch.sequence_ids, batch.attention_order, rng, encoder_states, batch.query_only
@@ -200,11 +208,15 @@ class Network(nn.Module):
         if self.recipe.memory.length and not drop_last and attention_order is None:
             return self._decode_segments(ids, cache, segment_ids)
         position_ids = torch.arange(cache.length, cache.length + ids.shape[1], device=ids.device)[None].expand_as(ids)
-        embedded = self.embedding(ids, position_ids, segment_ids)
+        side_ids = cache.side_ids
+        if self.embedding.languages is not None and LANGUAGES not in side_ids:  # that of the first tokens is kept
+            side_ids = {LANGUAGES: self.language_votes.choose(ids)[:, :1]}
+        own_ids = {name: one.expand_as(ids) for name, one in side_ids.items()}
+        embedded = self.embedding(ids, position_ids, segment_ids, side_ids=own_ids)
         mask = AttentionMask("causal", (ids.shape[0], ids.shape[1]), None, attention_order, None, encoder_states)
         mask.drop_last, mask.reach, mask.source_keys = drop_last, self._reach, cache.source
         states, tensors = (self.decoder or self._encoders()[0]).decode_step(embedded, cache.tensors, mask)
-        return states, KVCache(cache.length + ids.shape[1] - drop_last, tensors, mask.source_keys)
+        return states, KVCache(cache.length + ids.shape[1] - drop_last, tensors, mask.source_keys, side_ids)
 
     def _decode_segments(self, ids: Tensor, cache: KVCache, segment_ids: Tensor | None) -> tuple[Tensor, KVCache]:
         """`decode_step` for segment after segment; at the begin of each the cache is cut to the memory."""
@@ -227,6 +239,11 @@ class Network(nn.Module):
     def _reach(self) -> int:
         """See `AttentionMask.reach`."""
         return self.recipe.memory.length if self.recipe.memory.same_length else 0
+
+    @cached_property
+    def language_votes(self) -> LanguageVotes:
+        """The languages of texts of which none is said."""
+        return LanguageVotes(self.recipe.languages, self.vocabulary.tokens, self.recipe.language)
 
     def _encoders(self) -> list[Encoder]:
         return [encoder for encoder in self.encoders if isinstance(encoder, Encoder)]

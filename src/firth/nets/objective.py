@@ -41,6 +41,8 @@ class Objective(ABC):
     """The visibilities with which it can be trained."""
     needs_pairs: ClassVar[bool] = False
     """Whether sequences must be pairs of segments."""
+    needs_translations: ClassVar[bool] = False
+    """Whether it is trained on parallel text, and not on texts of one language."""
     needs_output: ClassVar[bool] = True
     """Whether its loss uses the network's output layer."""
     predicts: ClassVar[Literal["next", "masked"] | None] = None

@@ -36,6 +36,8 @@ class EmbeddingRecipe:
     positions: Literal["none", "learned", "sinusoidal"] = "none"
     segments: int = 0
     """Number of segment embeddings."""
+    languages: int = 0
+    """Number of language embeddings: in training, that of the languages of the text (XLM)."""
     norm: bool = False
     """Layer normalisation of the summed embeddings."""
     scaled: bool = False
@@ -45,7 +47,7 @@ class EmbeddingRecipe:
     """Initial token vectors. vectors: trained quickly by CBOW on the same text."""
 
     def __post_init__(self) -> None:
-        _check(self, width=(1, 100_000), segments=(0, 100))
+        _check(self, width=(1, 100_000), segments=(0, 100), languages=(0, 10_000))
         _check_fraction(self, "dropout")
         if self.characters and self.init == "vectors":
             raise RecipeError("character-based embeddings have no table to initialise: set embedding.init=random.")
@@ -161,6 +163,21 @@ class MemoryRecipe:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SamplingRecipe:
+    """How often the texts of a mixture are sampled: p^alpha for one that is the fraction p of all text."""
+
+    batches: float = 1.0
+    """The exponent alpha for training steps. Below 1, small texts are sampled more often."""
+    vocabulary: float = 1.0
+    """The exponent alpha for the text that the tokenizer is trained on."""
+
+    def __post_init__(self) -> None:
+        for name in ("batches", "vocabulary"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise RecipeError(f"sampling.{name}={getattr(self, name)} must be from 0 (equal) to 1 (by size).")
+
+
+@dataclass(frozen=True, kw_only=True)
 class LearningRecipe:
     """Optimisation."""
 
@@ -206,9 +223,14 @@ class NetRecipe:
     output: OutputRecipe = field(default_factory=OutputRecipe)
     sequence: SequenceRecipe = field(default_factory=SequenceRecipe)
     memory: MemoryRecipe = field(default_factory=MemoryRecipe)
+    sampling: SamplingRecipe = field(default_factory=SamplingRecipe)
     learning: LearningRecipe = field(default_factory=LearningRecipe)
     decoder: EncoderRecipe | None = None
     """A causal Transformer that attends to the encoder's states of a source, and predicts (Vaswani et al. 2017)."""
+    languages: tuple[str, ...] = ()
+    """The names of the language embeddings."""
+    language: str = ""
+    """The language of texts of which none is said; empty: by the script of a text."""
 
     def __post_init__(self) -> None:
         _check_combination(self)
@@ -288,6 +310,21 @@ def _check_combination(recipe: NetRecipe) -> None:
         _check_decoder(recipe, recipe.decoder)
     if recipe.embedding.segments == 1 and is_pair:
         raise RecipeError("pairs need embedding.segments=2, or 0 to mark segments by the separator alone.")
+    _check_languages(recipe)
+
+
+def _check_languages(recipe: NetRecipe) -> None:
+    names = recipe.languages
+    if len(set(names)) < len(names):
+        raise RecipeError(f"languages={','.join(names):.80} names one twice: leave it out.")
+    if names and len(names) != recipe.embedding.languages:
+        raise RecipeError(
+            f"languages={','.join(names):.80} are {len(names)}, not embedding.languages={recipe.embedding.languages}: "
+            f"set embedding.languages={len(names)}."
+        )
+    if recipe.language and recipe.language not in names:
+        known = ", ".join(names) or "none"
+        raise RecipeError(f"language={recipe.language!r:.80} is none of the model's languages ({known}): name another.")
 
 
 def _check_memory(recipe: NetRecipe) -> None:

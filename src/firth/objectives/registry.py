@@ -12,6 +12,7 @@ from firth.objectives.ranking import Ranking
 from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
 from firth.objectives.seq2seq import SequenceToSequence
+from firth.objectives.tlm import TranslationLM
 
 OBJECTIVES: dict[str, type[Objective]] = {
     one.name: one
@@ -26,6 +27,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         SpanBoundary,
         ReplacedTokens,
         SequenceToSequence,
+        TranslationLM,
     )
 }
 

@@ -12,6 +12,7 @@ from firth.nets.recipe import (
     MemoryRecipe,
     NetRecipe,
     OutputRecipe,
+    SamplingRecipe,
     SequenceRecipe,
 )
 from firth.objectives.bilm import BidirectionalLM
@@ -23,6 +24,7 @@ from firth.objectives.ranking import Ranking
 from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
 from firth.objectives.seq2seq import SequenceToSequence
+from firth.objectives.tlm import TranslationLM
 from firth.tokens.recipe import TokenizerRecipe
 
 SIZES = ("tiny", "mini", "small", "base")
@@ -317,4 +319,19 @@ def transformer() -> NetRecipe:
         learning=LearningRecipe(
             optimiser="adam", batch=25_000, schedule="inverse-sqrt", warmup=0.04, weight_decay=0.0, clip=0.0
         ),
+    )
+
+
+def xlm() -> NetRecipe:
+    """BERT in several languages: masked tokens of texts, and of pairs of a text and its translation."""
+    base = bert()
+    return replace(
+        base,
+        tokenizer=replace(base.tokenizer, model="bpe", vocab_size=95_000),
+        embedding=replace(base.embedding, width=1024, segments=0, languages=15),
+        encoder=replace(base.encoder, width=1024, ffn_width=4096, heads=8),
+        objectives=(MaskedLM(), TranslationLM()),
+        output=replace(base.output, transform=False),
+        sequence=replace(base.sequence, format="stream", length=256),
+        sampling=SamplingRecipe(batches=0.7, vocabulary=0.5),
     )

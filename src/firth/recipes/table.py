@@ -153,6 +153,7 @@ RECIPES: dict[str, RecipeEntry] = {
         "Joshi et al., SpanBERT: Improving Pre-training by Representing and Predicting Spans", "bert"),
     "albert": _entry(nets.albert, 2019,
         "Lan et al., ALBERT: A Lite BERT for Self-supervised Learning of Language Representations", "bert"),
+    "xlm": _entry(nets.xlm, 2019, "Lample and Conneau, Cross-lingual Language Model Pretraining", "bert"),
     "electra": _entry(nets.electra, 2020,
         "Clark et al., ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", "bert"),
 }

@@ -159,7 +159,7 @@ def _accuracy(correct: npt.NDArray[np.bool_], covered: npt.NDArray[np.bool_]) ->
     return {"accuracy": accuracy, "questions": len(covered), "covered": known}
 
 
-def wilson(successes: int, total: int) -> list[float] | None:
+def wilson(successes: float, total: int) -> list[float] | None:
     """The interval of a proportion of successes (Wilson 1927).
 
     >>> [round(bound, 4) for bound in wilson(5, 10)]

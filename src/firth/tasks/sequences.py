@@ -140,6 +140,8 @@ NO_SPECIAL_TOKENS = SpecialTokens((), (), (), 0)
 
 def default_special_tokens(recipe: NetRecipe) -> SpecialTokens:
     """The special tokens of a recipe; two separators if the network has no segments (Liu et al. 2019)."""
+    if recipe.visibility == "bidirectional" and recipe.embedding.languages:  # as in training (Lample and Conneau 2019)
+        return SpecialTokens((EOS,), (EOS, EOS), (EOS,), 0)
     if recipe.visibility == "bidirectional":
         segments = recipe.embedding.segments > 1
         return SpecialTokens((BOS,), (EOS,) if segments else (EOS, EOS), (EOS,), int(segments))

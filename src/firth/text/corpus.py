@@ -58,6 +58,11 @@ class Input(ABC):
         return 0  # unknown
 
 
+def file_size(file: CorpusFile) -> int:
+    """The approximate bytes of text in a file."""
+    return file.path.stat().st_size * (_COMPRESSION_RATIO if file.compression else 1)
+
+
 @dataclass(frozen=True)
 class FileInput(Input):
     source: CorpusFile
@@ -84,7 +89,7 @@ class FileInput(Input):
         return {self.source.name: file_encoding(self.source, encoding=self.encoding)}
 
     def size(self) -> int:
-        return self.source.path.stat().st_size * (_COMPRESSION_RATIO if self.source.compression else 1)
+        return file_size(self.source)
 
 
 @dataclass(frozen=True)
@@ -241,6 +246,10 @@ class Corpus(Summarised):
     def size(self) -> int | None:
         """Approximate size in bytes, for progress bars; None if unknown."""
         return sum(source.size() for source in self.inputs) or None
+
+    def vocabulary_sample(self) -> Corpus:
+        """The text that a tokenizer is trained on."""
+        return self
 
     def entropy(self) -> dict[str, float] | None:
         """The exact entropy, if the corpus is a single built-in one with a known entropy."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from firth.errors import ArgumentError, CorpusError, near_miss
 from firth.files import digest_file
-from firth.text.corpus import Corpus, Input
+from firth.text.corpus import Corpus, Input, file_size
 from firth.text.files import CorpusFile, find_files
 from firth.text.layout import RawDocument
 from firth.text.parquet import missing_field
@@ -74,7 +74,7 @@ class ParallelInput(Input):
         return f"{digests} parallel {' '.join(self.languages)} {self.encoding}"
 
     def size(self) -> int:
-        return sum(file.path.stat().st_size for file in self.files)
+        return sum(file_size(file) for file in self.files)
 
     def _file_rows(self) -> Iterator[tuple[str, str, str]]:
         (file,) = self.files

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa, ALBERT, ELECTRA, GPT and GPT-2 models, fine-tuned or not, to Hugging Face folders and back.
+"""BERT, RoBERTa, ALBERT, ELECTRA, XLM, GPT and GPT-2 models, fine-tuned or not, to Hugging Face folders and back.
 
 Pickles are never opened.
 """
@@ -70,6 +70,7 @@ _PIPELINES = {
     "ForMaskedLM": "fill-mask",
     "ElectraForPreTraining": "feature-extraction",
     "ElectraModel": "feature-extraction",
+    "XLMWithLMHeadModel": "fill-mask",
     "ForPreTraining": "fill-mask",
     "ForSequenceClassification": "text-classification",
     "ForTokenClassification": "token-classification",

@@ -33,7 +33,15 @@ ABSENT_BIAS = -1e4  # output bias of a token that the model lacks: its probabili
 _BUFFERS = re.compile(r"\.(position_ids|token_type_ids|attn\.bias|attn\.masked_bias)$")
 _OLD_NAMES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
 _GENERATOR = ("generator_predictions.", "generator_lm_head.")
-_HEAD_PREFIXES = ("cls.", "lm_head.", "predictions.", "sop_classifier.", "discriminator_predictions.", *_GENERATOR)
+_HEAD_PREFIXES = (
+    "cls.",
+    "lm_head.",
+    "predictions.",
+    "sop_classifier.",
+    "pred_layer.",
+    "discriminator_predictions.",
+    *_GENERATOR,
+)
 _SAVE_HEAD = "save it with AutoModelForMaskedLM or AutoModelForCausalLM"
 _ONE_MODEL = "give the files of one model"
 _MIN_LENGTH = 4  # tokens of a sequence
@@ -172,7 +180,7 @@ def _neutral_tensors(model_type: ModelType, recipe: NetRecipe, ours: Mapping[str
     table = ours["embedding.tokens.weight"]
     if model_type.is_causal:
         return found
-    if not recipe.embedding.segments:
+    if not recipe.embedding.segments and not model_type.is_xlm:
         found[_embedding_name(model_type, "segments")] = table.new_zeros(1, table.shape[1])
     if model_type.name == "albert" and recipe.embedding.width == recipe.encoder.width:
         name = their_names(model_type.name, "embedding.project.weight")[0]
@@ -183,7 +191,7 @@ def _neutral_tensors(model_type: ModelType, recipe: NetRecipe, ours: Mapping[str
         return found
     if "output.bias" not in ours:
         found[bias] = table.new_zeros(table.shape[0])
-    if "output.weight" in ours and model_type.name != "electra":
+    if "output.weight" in ours and model_type.name not in ("electra", "xlm"):
         found[bias.removesuffix("bias") + "decoder.bias"] = ours.get("output.bias", found.get(bias, table)).clone()
     return found
 
@@ -237,6 +245,8 @@ def _drop_tied_copies(model_type: ModelType, config: Config, given: Tensors) -> 
     if is_tied(config):
         layer = "" if model_type.name == "electra" else "decoder."
         decoder = "lm_head.weight" if model_type.is_causal else f"{bias.removesuffix('bias')}{layer}weight"
+        if model_type.is_xlm:
+            decoder = their_names(model_type.name, "output.weight")[0]
         copies = {decoder: _embedding_name(model_type, "tokens"), bias.removesuffix("bias") + "decoder.bias": bias}
     for copy, source in copies.items():
         if copy in given and source in given and not torch.equal(given.pop(copy), given[source]):
@@ -252,7 +262,7 @@ def _read_recipe(model_type: ModelType, config: Config, given: Tensors) -> NetRe
     if tokens not in given or given[tokens].ndim != 2:
         raise ArtifactError(f"the weights lack the tensor {tokens}: give those of a {model_type.name} model.")
     segments = False
-    if not model_type.is_causal:
+    if not model_type.is_causal and not model_type.is_xlm:
         rows = given.get(_embedding_name(model_type, "segments"))
         segments = rows is not None and bool(rows.any())
     pair_head, generator = False, any(name.startswith(_GENERATOR) for name in given)

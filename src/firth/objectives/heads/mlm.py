@@ -25,18 +25,18 @@ class MaskedLMHead(ObjectiveHead):
     def corrupt(self, batch: Batch, rng: np.random.Generator) -> None:
         """Mask tokens; labels: the positions, their original tokens, and the group of each position."""
         chosen = choose_positions(batch, self.masking, rng)
-        batch.labels["mlm.positions"] = chosen.positions
-        batch.labels["mlm.targets"] = batch.ids.flatten()[chosen.positions]
-        batch.labels["mlm.groups"] = chosen.groups
+        batch.labels[f"{self.name}.positions"] = chosen.positions
+        batch.labels[f"{self.name}.targets"] = batch.ids.flatten()[chosen.positions]
+        batch.labels[f"{self.name}.groups"] = chosen.groups
         mask_tokens(batch, chosen, self.masking, self.vocabulary, rng)
 
     def corruption(self, batch: Batch) -> Corruption:
         return Corruption(*(batch.labels[f"mlm.{name}"] for name in Corruption._fields))
 
     def positions(self, batch: Batch) -> Tensor:
-        return batch.labels["mlm.positions"]
+        return batch.labels[f"{self.name}.positions"]
 
     def loss(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Loss:
-        positions, targets = batch.labels["mlm.positions"], batch.labels["mlm.targets"]
+        positions, targets = self.positions(batch), batch.labels[f"{self.name}.targets"]
         previous = batch.ids.flatten()[(positions - 1).clamp(min=0)]
         return Loss(network.output.loss(states.at(positions), targets, previous, rng), len(positions))
