@@ -19,6 +19,7 @@ from firth.errors import AbilityError, OutputError
 from firth.nets.batch import Batch
 from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.build import make_heads
+from firth.objectives.registry import parse_objectives
 from firth.recipes.nets import bert, elmo, gpt, gpt2, lstm
 from firth.tokens.tokenizer import MASK
 from tests.artifact.formats.small_transformers import (
@@ -145,7 +146,7 @@ def test_a_round_trip(name: str, tmp_path: Path) -> None:
 def test_a_round_trip_of_variants(name: str, change: dict[str, Any], tmp_path: Path) -> None:
     recipe = small(MEMBERS[name]())
     for part, values in change.items():
-        value = replace(getattr(recipe, part), **values) if isinstance(values, dict) else values
+        value = replace(getattr(recipe, part), **values) if isinstance(values, dict) else parse_objectives(values)
         recipe = (
             replace(recipe, sequence=replace(recipe.sequence, format="segment-pair"))
             if part == "objectives"
