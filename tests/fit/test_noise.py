@@ -67,7 +67,7 @@ def test_measured_numbers_are_those_stated(name: str, corpus: Path) -> None:
 
 
 def test_counts_by_hand() -> None:
-    """A row of two sequences, with five chosen tokens in three spans."""
+    """A row of two sequences, with six chosen tokens in three spans."""
     recipe = small_recipe("mlm", policy="span")
     head = make_heads(recipe, build_network(recipe, small_vocabulary(), 0))["mlm"]
     before = [BOS, 10, 11, 12, 13, 14, EOS, BOS, 20, 21, 22, EOS, PAD]
@@ -80,15 +80,15 @@ def test_counts_by_hand() -> None:
         "mlm.targets": ids[0, positions],
         "mlm.groups": torch.tensor([0, 0, 0, 1, 2, 2]),
     }
-    batch.ids[0, [1, 2, 3]] = MASK
+    batch.ids[0, [1, 2, 3, 5]] = MASK
     batch.ids[0, 9] = 33
     counts = NoiseCounts()
     counts.add(head, batch)
     assert counts.shares() == {
         "chosen": 6 / 8,
-        "masked": 3 / 6,
+        "masked": 4 / 6,
         "random": 1 / 6,
-        "kept": 2 / 6,
+        "kept": 1 / 6,
         "first": 1 / 2,
         "last": 2 / 2,
         "whole words": 3 / 4,
