@@ -1,4 +1,4 @@
-"""BERT, RoBERTa, ALBERT, GPT and GPT-2 models, fine-tuned or not, to Hugging Face folders and back.
+"""BERT, RoBERTa, ALBERT, XLM, GPT and GPT-2 models, fine-tuned or not, to Hugging Face folders and back.
 
 Pickles are never opened.
 """
@@ -61,6 +61,7 @@ _POOLINGS = {"mean": "whole", "pooling_mode_mean_tokens": "whole", "cls": "first
 
 _PIPELINES = {
     "ForMaskedLM": "fill-mask",
+    "XLMWithLMHeadModel": "fill-mask",
     "ForPreTraining": "fill-mask",
     "ForSequenceClassification": "text-classification",
     "ForTokenClassification": "token-classification",

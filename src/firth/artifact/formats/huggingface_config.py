@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
+from firth.artifact.formats.huggingface_xlm import XLM_FIELDS, language_config, unsupported_xlm_part, with_xlm_languages
 from firth.errors import AbilityError, ArtifactError, FirthError, RecipeError
 from firth.nets.recipe import NetRecipe
 from firth.objectives.pairs import NextSentence
-from firth.recipes.nets import albert, bert, gpt, gpt2, roberta
+from firth.recipes.nets import albert, bert, gpt, gpt2, roberta, xlm
 from firth.recipes.values import describe_type, field_types, fits, recipe_from_json, recipe_to_json
 from firth.tokens.tokenizer import BOS, EOS, PAD
 
@@ -25,19 +26,24 @@ class ModelType:
     name: str  # `model_type` in config.json
     published: Callable[[], NetRecipe]  # the published recipe, for fields that config.json lacks
     fields: Mapping[str, tuple[str, Any]]  # recipe field -> key of config.json and its default
-    activations: Mapping[str, str]  # theirs -> ours; of several for one of ours, the last is written
+    activations: Mapping[Any, str]  # theirs -> ours; of several for one of ours, the last is written
     architecture: str  # the class with the language-modelling head
     pair_architecture: str = ""  # the class with a head for sentence pairs as well
     required: Mapping[str, Any] = field(default_factory=dict)  # keys with the only value that is read, the default
 
     @property
     def is_causal(self) -> bool:
-        return not self.pair_architecture and self.name != "roberta"
+        return self.name in ("gpt2", "openai-gpt")
+
+    @property
+    def is_xlm(self) -> bool:
+        """Whether the layout is that of XLM: causal or not, and with languages instead of segments."""
+        return self.name == "xlm"
 
     @property
     def prefix(self) -> str:
         """Prefix of all tensor names but those of heads."""
-        return "transformer." if self.is_causal else f"{self.name}."
+        return "transformer." if self.is_causal or self.is_xlm else f"{self.name}."
 
 
 _FIELDS: tuple[tuple[str, str, Any, Any, str, Any], ...] = (
@@ -100,6 +106,14 @@ MODEL_TYPES = {
             "OpenAIGPTLMHeadModel",
             required={"pruned_heads": {}},
         ),
+        ModelType(
+            "xlm",
+            xlm,
+            XLM_FIELDS,
+            {True: "gelu", False: "relu"},
+            "XLMWithLMHeadModel",
+            required={"asm": False, "is_encoder": True, "pruned_heads": {}},
+        ),
     )
 }
 """Model types that can be exported and imported."""
@@ -117,14 +131,18 @@ def model_type_for(recipe: NetRecipe) -> ModelType:
     ...
     firth.errors.AbilityError: Hugging Face has no such model (encoder.kind=lstm): export one such as bert or gpt2.
     """
-    if part := _unsupported_part(recipe):
+    plain = recipe.visibility == "bidirectional" and not recipe.embedding.segments and not recipe.output.transform
+    is_xlm = recipe.embedding.languages > 0 or plain
+    if part := unsupported_xlm_part(recipe) if is_xlm else _unsupported_part(recipe):
         raise AbilityError(f"Hugging Face has no such model ({part}): export one such as bert or gpt2.")
+    if is_xlm:
+        return MODEL_TYPES["xlm"]
     if recipe.visibility == "causal":
         return MODEL_TYPES["gpt2" if recipe.encoder.norm == "pre" else "openai-gpt"]
     if recipe.encoder.tie_layers == "all":
         return MODEL_TYPES["albert"]
-    plain = not recipe.embedding.segments and not pair_objective(recipe) and recipe.encoder.activation == "gelu"
-    return MODEL_TYPES["roberta" if plain else "bert"]
+    no_pairs = not recipe.embedding.segments and not pair_objective(recipe) and recipe.encoder.activation == "gelu"
+    return MODEL_TYPES["roberta" if no_pairs else "bert"]
 
 
 def _unsupported_part(recipe: NetRecipe) -> str:
@@ -167,6 +185,7 @@ def make_config(recipe: NetRecipe, vocabulary: int, *, pair_head: bool) -> Confi
         "encoder.activation": their_activations[recipe.encoder.activation],
         "sequence.length": recipe.sequence.length + offset,
         "embedding.segments": recipe.embedding.segments or 1,
+        "embedding.languages": recipe.embedding.languages or 1,
     }
     stored = replace(recipe, tokenizer=replace(recipe.tokenizer, dictionary=None))
     return {
@@ -179,6 +198,7 @@ def make_config(recipe: NetRecipe, vocabulary: int, *, pair_head: bool) -> Confi
         "bos_token_id": EOS if model_type.is_causal else BOS,
         "eos_token_id": EOS,
         "dtype": "float32",
+        **(language_config(recipe) if model_type.is_xlm else {}),
         RECIPE_KEY: recipe_to_json(stored),
     }
 
@@ -202,7 +222,10 @@ def recipe_from_config(config: Config, *, segments: bool, pair_head: bool) -> Ne
         values.setdefault("embedding.dropout", values["encoder.dropout"])
     output = replace(base.output, kind="tied" if is_tied(config) else "full", bias=not model_type.is_causal)
     try:
-        recipe = _with_objectives(base, model_type, pair_head, values.get("embedding.segments", 0))
+        if model_type.is_xlm:
+            recipe = with_xlm_languages(base, config, values)
+        else:
+            recipe = _with_objectives(base, model_type, pair_head, values.get("embedding.segments", 0))
         recipe = replace(_with_fields(recipe, values), output=output)
     except RecipeError as error:
         raise ArtifactError(f"config.json describes a model that Firth cannot build: {error}") from None
@@ -267,8 +290,8 @@ def _recipe_value(model_type: ModelType, config: Config, ours: str) -> Any:
     if ours == "encoder.ffn_width" and found is None:
         return 4 * _recipe_value(model_type, config, "encoder.width")
     if ours == "encoder.activation":
-        if not isinstance(found, str) or found not in model_type.activations:
-            known = ", ".join(model_type.activations)
+        if type(found) not in (str, bool) or found not in model_type.activations:
+            known = ", ".join(map(str, model_type.activations))
             raise ArtifactError(f"config.json has {theirs}={found!r:.80}: Firth reads {model_type.name} with {known}.")
         return model_type.activations[found]
     part, _, name = ours.partition(".")

@@ -80,6 +80,20 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "gpt2": _causal("wte", "wpe") | {"encoders.0.norm": "transformer.ln_f"},
     "openai-gpt": _causal("tokens_embed", "positions_embed"),
+    "xlm": {
+        "embedding.tokens": "transformer.embeddings",
+        "embedding.positions": "transformer.position_embeddings",
+        "embedding.languages": "transformer.lang_embeddings",
+        "embedding.norm": "transformer.layer_norm_emb",
+        "encoders.0.layers.*.attention.qkv": "transformer.attentions.*.q_lin|k_lin|v_lin",
+        "encoders.0.layers.*.attention.out": "transformer.attentions.*.out_lin",
+        "encoders.0.layers.*.norm1": "transformer.layer_norm1.*",
+        "encoders.0.layers.*.feedforward.inner": "transformer.ffns.*.lin1",
+        "encoders.0.layers.*.feedforward.outer": "transformer.ffns.*.lin2",
+        "encoders.0.layers.*.norm2": "transformer.layer_norm2.*",
+        "output.weight": "pred_layer.proj.weight",
+        "output.bias": "pred_layer.proj.bias",
+    },
 }
 """Model type -> module or tensor of ours -> theirs."""
 _POSITIONS = "embedding.positions.weight"

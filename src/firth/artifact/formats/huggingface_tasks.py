@@ -69,6 +69,7 @@ HEAD_CLASSES: dict[str, dict[TaskName, HeadClass]] = {
         "classify": HeadClass("OpenAIGPTForSequenceClassification", "score"),
         "pair": HeadClass("OpenAIGPTForSequenceClassification", "score"),
     },
+    "xlm": {},  # its classes have heads of their own kind
 }
 """Model type -> task -> class."""
 
@@ -107,6 +108,10 @@ def head_class_of(recipe: TaskRecipe) -> HeadClass:
             "was fine-tuned, or use this one with firth predict."
         )
     model_type = model_type_for(recipe.network)
+    if model_type.is_xlm:
+        raise AbilityError(
+            "Firth exports no fine-tuned xlm: export the model that was fine-tuned, or fine-tune a bert."
+        )
     if recipe.task not in HEAD_CLASSES[model_type.name]:
         others = ", ".join(name for name, classes in HEAD_CLASSES.items() if recipe.task in classes)
         raise AbilityError(f"Hugging Face has no {model_type.name} class for {recipe.task}: fine-tune one of {others}.")

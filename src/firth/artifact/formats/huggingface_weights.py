@@ -32,7 +32,7 @@ Tensors = dict[str, Tensor]
 ABSENT_BIAS = -1e4  # output bias of a token that the model lacks: its probability is 0
 _BUFFERS = re.compile(r"\.(position_ids|token_type_ids|attn\.bias|attn\.masked_bias)$")
 _OLD_NAMES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
-_HEAD_PREFIXES = ("cls.", "lm_head.", "predictions.", "sop_classifier.")
+_HEAD_PREFIXES = ("cls.", "lm_head.", "predictions.", "sop_classifier.", "pred_layer.")
 _SAVE_HEAD = "save it with AutoModelForMaskedLM or AutoModelForCausalLM"
 _ONE_MODEL = "give the files of one model"
 _MIN_LENGTH = 4  # tokens of a sequence
@@ -166,7 +166,7 @@ def _neutral_tensors(model_type: ModelType, recipe: NetRecipe, ours: Mapping[str
     table = ours["embedding.tokens.weight"]
     if model_type.is_causal:
         return found
-    if not recipe.embedding.segments:
+    if not recipe.embedding.segments and not model_type.is_xlm:
         found[_embedding_name(model_type, "segments")] = table.new_zeros(1, table.shape[1])
     if model_type.name == "albert" and recipe.embedding.width == recipe.encoder.width:
         name = their_names(model_type.name, "embedding.project.weight")[0]
@@ -175,7 +175,7 @@ def _neutral_tensors(model_type: ModelType, recipe: NetRecipe, ours: Mapping[str
     bias = their_names(model_type.name, "output.bias")[0]
     if "output.bias" not in ours:
         found[bias] = table.new_zeros(table.shape[0])
-    if "output.weight" in ours:
+    if "output.weight" in ours and not model_type.is_xlm:
         found[bias.removesuffix("bias") + "decoder.bias"] = ours.get("output.bias", found.get(bias, table)).clone()
     return found
 
@@ -228,6 +228,8 @@ def _drop_tied_copies(model_type: ModelType, config: Config, given: Tensors) -> 
     copies = {}
     if is_tied(config):
         decoder = "lm_head.weight" if model_type.is_causal else bias.removesuffix("bias") + "decoder.weight"
+        if model_type.is_xlm:
+            decoder = their_names(model_type.name, "output.weight")[0]
         copies = {decoder: _embedding_name(model_type, "tokens"), bias.removesuffix("bias") + "decoder.bias": bias}
     for copy, source in copies.items():
         if copy in given and source in given and not torch.equal(given.pop(copy), given[source]):
@@ -243,7 +245,7 @@ def _read_recipe(model_type: ModelType, config: Config, given: Tensors) -> NetRe
     if tokens not in given or given[tokens].ndim != 2:
         raise ArtifactError(f"the weights lack the tensor {tokens}: give those of a {model_type.name} model.")
     segments = False
-    if not model_type.is_causal:
+    if not model_type.is_causal and not model_type.is_xlm:
         rows = given.get(_embedding_name(model_type, "segments"))
         segments = rows is not None and bool(rows.any())
     pair_head = False
