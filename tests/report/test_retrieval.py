@@ -80,7 +80,8 @@ def test_ties_are_shared() -> None:
 
 def test_the_length_of_vectors_does_not_matter(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    one, two = rng.normal(size=(30, 8)), rng.normal(size=(30, 8))
+    one = rng.normal(size=(30, 8))
+    two = one + rng.normal(size=(30, 8))  # so that some are found and some are not
     scaled = two * rng.uniform(0.1, 10, size=(30, 1))
     assert nearest_hits(one, two, np.arange(30), np.arange(30)) == nearest_hits(
         one, scaled, np.arange(30), np.arange(30)
@@ -89,6 +90,7 @@ def test_the_length_of_vectors_does_not_matter(tmp_path: Path) -> None:
         max(range(30), key=lambda other: one[n] @ two[other] / np.linalg.norm(two[other])) == n for n in range(30)
     )
     assert nearest_hits(one, two, np.arange(30), np.arange(30)) == slow
+    assert 5 < slow < 25
 
 
 def test_texts_are_read_in_the_languages_of_the_header(tmp_path: Path) -> None:
