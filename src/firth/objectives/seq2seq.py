@@ -49,7 +49,7 @@ class SequenceToSequence(Objective):
     def build(self, recipe: NetRecipe, vocabulary: Vocabulary, network: Network) -> ObjectiveHead:
         from firth.objectives.heads.seq2seq import SequenceToSequenceHead
 
-        return SequenceToSequenceHead(self, recipe, vocabulary)
+        return SequenceToSequenceHead(self, recipe, vocabulary, self.label_smoothing, self.smoothed == "all")
 
     def model_type(self, recipe: NetRecipe) -> type[NetModel]:
         from firth.nets.seq2seq import Seq2SeqNet

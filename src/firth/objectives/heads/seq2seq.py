@@ -9,19 +9,20 @@ from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.network import HiddenStates, Network, Vocabulary
 from firth.nets.outputs.softmax import LabelSmoothing, Softmax
-from firth.nets.recipe import NetRecipe
+from firth.nets.recipe import NetRecipe, Objective
 from firth.objectives.heads.head import ObjectiveHead
-from firth.objectives.seq2seq import SequenceToSequence
 from firth.tokens.tokenizer import EOS
 
 
 class SequenceToSequenceHead(ObjectiveHead):
     """-log p(w[t] | w[1..t-1], source), the end of the target included; the input is `EOS w[1] ... w[n]`."""
 
-    def __init__(self, objective: SequenceToSequence, recipe: NetRecipe, vocabulary: Vocabulary) -> None:
+    def __init__(
+        self, objective: Objective, recipe: NetRecipe, vocabulary: Vocabulary, rate: float, over_all: bool
+    ) -> None:
+        """`rate` of label smoothing, `over_all` tokens or over all but the target."""
         super().__init__(objective, recipe, vocabulary)
-        rate, is_over_all = objective.label_smoothing, objective.smoothed == "all"
-        spread = LabelSmoothing.over_all if is_over_all else LabelSmoothing.over_others
+        spread = LabelSmoothing.over_all if over_all else LabelSmoothing.over_others
         self.smoothing = spread(rate, len(vocabulary)) if rate else None
 
     def positions(self, batch: Batch) -> Tensor | None:
