@@ -27,7 +27,12 @@ from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK
 from tests.objectives.small_stores import small_recipe, small_vocabulary
 
 PAIRED = ("nsp", "sop")
-FORMATS: dict[str, Format] = {"nsp": "sentence-pair", "sop": "sentence-pair", "autoencoding": "sentences"}
+FORMATS: dict[str, Format] = {
+    "nsp": "sentence-pair",
+    "sop": "sentence-pair",
+    "autoencoding": "sentences",
+    "seq2seq": "parallel",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +54,7 @@ def packed_rows(rows: int = 4, seed: int = 0) -> Batch:
     positions = torch.tensor([*range(7), *range(6), 0, 0, 0]).repeat(rows, 1)
     positions[-1] = torch.arange(16)
     batch = Batch(ids, torch.ones_like(ids, dtype=torch.bool), sequence_ids, positions, row_seeds=torch.arange(rows))
+    batch.source = Batch((ids + 3) % 40, batch.word_starts, sequence_ids, positions)  # which decoders alone read
     firsts = first_positions(batch)
     ids.view(-1)[firsts] = BOS
     for name in PAIRED:
@@ -150,6 +156,10 @@ def test_losses_of_batches_add_up(name: str) -> None:
             one.ids[pick], one.word_starts[pick], one.sequence_ids[pick], one.position_ids[pick], labels=labels
         )
         alone.row_seeds = one.row_seeds[pick]
+        assert one.source is not None
+        alone.source = Batch(
+            one.source.ids[pick], one.word_starts[pick], one.sequence_ids[pick], one.position_ids[pick]
+        )
         objective.corrupt(alone, np.random.default_rng(3))
         if objective.count(alone) == 0:
             continue
