@@ -80,6 +80,8 @@ def packed_sequences(batch: Batch) -> list[list[int]]:
 
 def test_every_pair_is_once_in_an_epoch_and_corresponds() -> None:
     texts = pairs()
+    texts += [[one, f"{two} {two}"] for one, two in pairs(20, seed=2)]  # sides of different lengths
+    texts += [[f"{one} {one}", two] for one, two in pairs(20, seed=3)]
     batches, store = batches_of(texts), store_of(texts)
     wanted = sorted(
         ([BOS, *source.tolist(), EOS], [EOS, *target.tolist()])

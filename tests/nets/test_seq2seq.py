@@ -11,8 +11,10 @@ import torch
 
 from firth.abilities import Generates, Scores, ScoresPairs, Translates
 from firth.errors import AbilityError, RecipeError
+from firth.nets.batch import Batch
 from firth.nets.outputs.softmax import LabelSmoothing, cross_entropy
 from firth.nets.seq2seq import Seq2SeqNet
+from firth.objectives.heads.seq2seq import next_tokens
 from firth.objectives.seq2seq import SequenceToSequence
 from firth.recipes.nets import transformer
 from firth.recipes.table import find_recipe
@@ -101,6 +103,16 @@ def test_embeddings_are_those_of_the_encoder() -> None:
     assert np.array_equal(one.embed(ENGLISH), before)
     with pytest.raises(AbilityError, match="depend on its source"):
         one.logits(torch.tensor([[EOS]]))
+
+
+def test_targets_are_the_next_tokens_and_the_end() -> None:
+    """By hand: two sequences fill the first row, one and padding the second."""
+    ids = torch.tensor([[EOS, 7, 8, EOS, 9], [EOS, 10, 11, 0, 0]])
+    sequence_ids = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 0, -1, -1]])
+    found = next_tokens(Batch(ids, ids > 0, sequence_ids))
+    assert found[0].tolist() == [7, 8, EOS, 9, EOS]
+    assert found[1, :3].tolist() == [10, 11, EOS]
+    assert next_tokens(Batch(ids[:1], ids[:1] > 0))[0].tolist() == [7, 8, EOS, 9, EOS]
 
 
 @pytest.mark.parametrize("smoothed", ["all", "others"])

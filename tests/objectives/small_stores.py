@@ -104,6 +104,7 @@ def small_recipe(
         output=OutputRecipe(kind="full"),
         sequence=SequenceRecipe(format=form, length=length),
         learning=LearningRecipe(batch=batch, grad_accumulation=grad_accumulation),
+        decoder=encoder if form == "parallel" else None,
     )
 
 

@@ -29,7 +29,12 @@ from tests.objectives.small_stores import small_recipe, small_vocabulary
 PAIRED = ("nsp", "sop")
 WITH = {"sbo": "mlm+sbo"}
 """Objectives that use the noise of others."""
-FORMATS: dict[str, Format] = {"nsp": "sentence-pair", "sop": "sentence-pair", "autoencoding": "sentences"}
+FORMATS: dict[str, Format] = {
+    "nsp": "sentence-pair",
+    "sop": "sentence-pair",
+    "autoencoding": "sentences",
+    "seq2seq": "parallel",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +56,7 @@ def packed_rows(rows: int = 4, seed: int = 0) -> Batch:
     positions = torch.tensor([*range(7), *range(6), 0, 0, 0]).repeat(rows, 1)
     positions[-1] = torch.arange(16)
     batch = Batch(ids, torch.ones_like(ids, dtype=torch.bool), sequence_ids, positions, row_seeds=torch.arange(rows))
+    batch.source = Batch((ids + 3) % 40, batch.word_starts, sequence_ids, positions)  # which decoders alone read
     firsts = first_positions(batch)
     ids.view(-1)[firsts] = BOS
     for name in PAIRED:
@@ -157,6 +163,10 @@ def test_losses_of_batches_add_up(name: str) -> None:
             one.ids[pick], one.word_starts[pick], one.sequence_ids[pick], one.position_ids[pick], labels=labels
         )
         alone.row_seeds = one.row_seeds[pick]
+        assert one.source is not None
+        alone.source = Batch(
+            one.source.ids[pick], one.word_starts[pick], one.sequence_ids[pick], one.position_ids[pick]
+        )
         corrupted(network, objective, alone)
         if objective.count(alone) == 0:
             continue

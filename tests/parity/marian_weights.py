@@ -117,4 +117,7 @@ def marian(network: Network, **config: Any) -> Any:
     assert not unexpected, unexpected
     assert all(name.split(".")[0] in ("lm_head", "final_logits_bias") or "embed_positions" in name for name in missing)
     made.tie_weights()
+    for module in made.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            module.eps = recipe.encoder.eps  # which Marian's configuration does not have
     return made.eval()

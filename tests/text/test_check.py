@@ -342,7 +342,7 @@ def test_the_figures_agree_with_plain_counting(documents: list[list[str]]) -> No
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=50))
 def test_the_summary_of_lengths_agrees_with_sorting(lengths: list[int]) -> None:
-    summary = check._summarise({length: lengths.count(length) for length in lengths})
+    summary = check.summarise_lengths({length: lengths.count(length) for length in lengths})
     ordered = sorted(lengths)
     for percent in (5, 50, 95):
         assert summary[f"p{percent}"] == ordered[-(-len(ordered) * percent // 100) - 1]
