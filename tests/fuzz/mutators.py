@@ -113,7 +113,7 @@ def replace(data: bytes, rng: random.Random) -> bytes:
 
 def repeat(data: bytes, rng: random.Random) -> bytes:
     begin, end = _range(data, rng)
-    times = 2 if rng.random() < 0.8 else rng.randint(2, 1 + (1 << 16) // max(end - begin, 1))
+    times = 2 if rng.random() < 0.8 else rng.randint(2, 2 + (1 << 16) // max(end - begin, 1))
     return data[:begin] + times * data[begin:end] + data[end:]
 
 

@@ -150,7 +150,7 @@ class Records:
             raise CorpusError(f"{where} has an empty passage: give it one, or leave the question out.")
         if not question and self.log.leave_out_empty():
             return None
-        name = str(record.get(self.options.find("id", record) or "", ""))
+        name = self._name(record, where)
         if not self._wants("answers", record, where, record.get("is_impossible") is True):
             return SpanExample(passage, question, None, name, origin)
         given = [] if record.get("is_impossible") is True else self._value(record, "answers")
@@ -176,7 +176,7 @@ class Records:
                     f"{origin} has the label {label!r:.80}: give the index of the correct choice, from 0 to "
                     f"{len(choices) - 1}."
                 )
-        name = str(record.get(self.options.find("id", record) or "", ""))
+        name = self._name(record, origin)
         return ChoiceExample(context, question, choices, label, name, origin)
 
     def generate(self, number: int, record: Record) -> GenerateExample | None:
@@ -222,6 +222,10 @@ class Records:
 
     def _value(self, record: Record, role: str) -> Any:
         return record.get(self.options.find(role, record) or "")
+
+    def _name(self, record: Record, where: Any) -> str:
+        """The id of a record, which predictions repeat, or an empty string."""
+        return require_text(str(record.get(self.options.find("id", record) or "", "")), str(where))
 
     def _text(self, record: Record, role: str, where: object) -> str:
         return one_line(require_text(self._string(record, role, where), str(where)))
