@@ -131,7 +131,7 @@ def exchange(flat: np.ndarray[Any, Any]) -> None:
 def test_only_checkpoint_files_may_be_left_in_a_finished_artifact(forged: Path) -> None:
     checkpoint = forged / "checkpoint"
     checkpoint.mkdir()
-    for name in ("manifest.json", "state-12.safetensors", ".manifest.json.a_1x.tmp"):
+    for name in ("manifest.json", "state-12.safetensors", ".firth-host-12.a_1x.tmp"):
         (checkpoint / name).write_bytes(b"x")
     load(forged)
     for name in ("evil.py", "state-x.safetensors", "manifest.json.py"):

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from firth.fit.loop import TrainingModule
 from firth.lm.language_model import UnknownWordModel
 from firth.nets.model import NetModel
 from firth.nets.network import Vocabulary, build_network
 from firth.nets.recipe import NetRecipe
 from firth.nets.restore import make_model
+from firth.objectives.heads.build import make_heads
 from firth.recipes.nets import resize
 from firth.recipes.table import RECIPES
 from firth.text.corpus import read_corpus
@@ -60,4 +62,7 @@ def small_net(name: str, kind: str = "words", length: int = 12, **changes: Any) 
         for parameter in network.parameters():
             if parameter.dim() > 1:
                 parameter.normal_(std=0.5, generator=generator)
-    return make_model(recipe, network, tokenizer, "lines", UnknownWordModel.train(["cat", "dog"]))
+    heads = {}
+    if recipe.second_networks:  # without which the model could not predict
+        heads = TrainingModule(network, make_heads(recipe, network)).head_tensors()
+    return make_model(recipe, network, tokenizer, "lines", UnknownWordModel.train(["cat", "dog"]), heads)

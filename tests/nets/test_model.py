@@ -49,7 +49,7 @@ def test_every_parameter_is_saved_once(name: str) -> None:
     assert len({id(tensor) for tensor in own.values()}) == len(own)
     every = {id(tensor) for tensor in model.network.state_dict(keep_vars=True).values()}
     assert {id(tensor) for tensor in own.values()} == every
-    assert model.arrays().keys() == own.keys() | {"counts", "spelling"}
+    assert model.arrays().keys() == own.keys() | model.heads.keys() | {"counts", "spelling"}
 
 
 def test_tied_and_shared_parameters_stay_so() -> None:

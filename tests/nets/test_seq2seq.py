@@ -127,7 +127,7 @@ def test_smoothed_labels_by_hand(smoothed: str) -> None:
     p = np.exp(scores) / np.exp(scores).sum()
     weight = torch.from_numpy(scores)[:, None].clone().requires_grad_()
     states = torch.ones((1, 1), dtype=torch.float64, requires_grad=True)
-    loss = cross_entropy(states, weight, None, torch.tensor([2]), make(rate, tokens))
+    loss = cross_entropy(states, weight, None, torch.tensor([2]), smoothing=make(rate, tokens))
     assert loss.item() == pytest.approx(-(q * np.log(p)).sum())
     loss.backward()
     np.testing.assert_allclose(weight.grad[:, 0], p - q, atol=1e-12)  # type: ignore[index]

@@ -57,7 +57,8 @@ def noise(
     length = min(sized.sequence.length, resolve.useful_length(sized, store))
     sized = replace(sized.with_tokenizer(tokenizer.recipe), sequence=replace(sized.sequence, length=length))
     with torch.device("meta"):  # noise needs no weights
-        heads = make_heads(sized, Network(sized, vocabulary_of(tokenizer, store)))
+        made = make_heads(sized, Network(sized, vocabulary_of(tokenizer, store)))
+    heads = {name: head for name, head in made.items() if not head.objective.needs_translations}  # the corpus has none
     batches = Batches(sized, store, list(heads.values()), seed)
     measured = {name: NoiseCounts() for name in heads}
     cursor, read = Cursor(), 0
@@ -74,6 +75,7 @@ def noise(
         "objectives": {
             one.name: {"measured": measured[one.name].shares(), "stated": one.published_noise()}
             for one in sized.objectives
+            if one.name in heads
         },
     }
 

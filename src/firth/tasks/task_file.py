@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from firth.arguments import require_path
-from firth.errors import CorpusError, RecipeError, near_miss
+from firth.errors import ArgumentError, CorpusError, RecipeError, near_miss
 from firth.objectives.registry import OBJECTIVES
 from firth.tasks.readers.columns import parse_columns, read_options
 from firth.tasks.recipe import MIXINGS, SHARED_FIELDS, TASKS, Mixing, NamedTask, TaskName, TaskRecipe
@@ -108,7 +108,10 @@ def _parse_task(table: Any, where: str, folder: Path | None) -> TaskEntry:
         raise RecipeError(f"{where}: the weight must be a number above 0, not {weight!r:.80}: correct it.")
     checked = NamedTask(name=name, weight=float(weight), recipe=TaskRecipe(task=task))  # raises for bad ones
     columns = tuple(_pairs(table.get("columns", ()), "columns", where))
-    read_options(task, True, parse_columns(columns))
+    try:
+        read_options(task, True, parse_columns(columns))
+    except ArgumentError as error:  # the file is wrong, not the arguments
+        raise RecipeError(f"{where}: {error}") from None
     settings = tuple(_pairs(table.get("set", ()), "set", where))
     if shared := [one for one in settings if one.partition("=")[0].partition(".")[0].strip() in _SHARED]:
         raise RecipeError(f"{where}: {shared[0]:.80} concerns all tasks: give it with --set instead.")

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from firth.nets.model import NetModel
+from firth.recipes.nets import electra
 from firth.tasks.examples import Answer, ChoiceExample, Example, SpanExample, TagExample, TextExample
 from firth.tasks.recipe import HeadRecipe, TaskName, TaskRecipe
 from firth.tasks.registry import make_task
@@ -62,7 +63,7 @@ def task_recipe(base: NetModel, task: TaskName, **changes: Any) -> TaskRecipe:
 
 def task_model(name: str, task: TaskName, *, length: int = 48, **changes: Any) -> TaskModel:
     """A task model of a type, whose head has no parameter at 0."""
-    recipe = small(MEMBERS[name]())
+    recipe = small((MEMBERS | {"electra": electra})[name]())
     base = model_of(replace(recipe, sequence=replace(recipe.sequence, length=length)))
     resolved = task_recipe(base, task, **changes)
     made = make_task(resolved, base.network.vocabulary)

@@ -15,6 +15,7 @@ import torch
 
 from firth.artifact.formats import export_model
 from firth.artifact.formats.huggingface_config import MODEL_TYPES
+from firth.fit.loop import TrainingModule
 from firth.lm.language_model import UnknownWordModel
 from firth.nets.model import NetModel
 from firth.nets.network import Vocabulary, build_network
@@ -67,11 +68,7 @@ def model_of(recipe: NetRecipe, seed: int = 1) -> NetModel:
         for module in (network, *objectives.values()):
             for parameter in module.parameters():
                 parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
-    heads = {
-        f"heads.{name}.{part}": parameter.detach()
-        for name, objective in objectives.items()
-        for part, parameter in objective.named_parameters()
-    }
+    heads = TrainingModule(network, objectives).head_tensors()
     return make_model(recipe, network, tokenizer, "lines", UnknownWordModel.train(["a"]), heads)
 
 

@@ -42,7 +42,7 @@ def change(folder: Path, file: str, **values: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"model_type": "t5"}, "it reads bert, roberta, albert, gpt2, openai-gpt"),
+        ({"model_type": "t5"}, "it reads bert, roberta, albert, electra, gpt2, openai-gpt, xlm"),
         ({"model_type": ["bert"]}, "it reads bert"),
         ({"hidden_act": "silu"}, "hidden_act='silu'"),
         ({"hidden_act": ["gelu"]}, "hidden_act"),
