@@ -12,7 +12,7 @@ from firth.errors import CorpusError, RecipeError
 from firth.fit._translation_kernels import END_ID, fill_translations
 from firth.fit.batches import Batches
 from firth.fit.mixture import MixtureSource, power_weights
-from firth.fit.rows import BatchArrays, BatchRows, bounds_of, pack
+from firth.fit.rows import BatchArrays, BatchRows, pack, pair_bounds
 from firth.nets.batch import Batch
 from firth.nets.embedding import LANGUAGES
 from firth.nets.recipe import NetRecipe
@@ -111,13 +111,8 @@ class TranslationBatches(LanguageBatches):
 
 
 def find_pairs(store: TokenStore) -> tuple[Integers, Integers]:
-    """(pairs, 3): where the two sides of each pair begin, and where it ends; and the length of each as a sequence.
-
-    A document with one sentence was a pair of which a side has no token.
-    """
-    sentences, documents = bounds_of(store)
-    firsts = documents[:-1][np.diff(documents) == 2]
-    bounds = np.stack([sentences[firsts], sentences[firsts + 1], sentences[firsts + 2]], axis=1)
+    """The `pair_bounds` of a store, and the length of each pair as a sequence."""
+    bounds = pair_bounds(store)
     return bounds, bounds[:, 2] - bounds[:, 0] + _SEPARATORS
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from firth.errors import CorpusError
 from firth.fit._pair_kernels import END_ID, fill_side, pack_pairs
 from firth.fit.batches import Batches
-from firth.fit.rows import BatchArrays, BatchRows, bounds_of
+from firth.fit.rows import BatchArrays, BatchRows, pair_bounds
 from firth.nets.batch import Batch
 from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.head import ObjectiveHead
@@ -48,9 +48,7 @@ class ParallelBatches(Batches):
     @cached_property
     def _pairs(self) -> Integers:
         """(pairs, 4): begin and end of the source and of the target, of those that fit."""
-        sentences, documents = bounds_of(self.store)
-        firsts = documents[:-1][np.diff(documents) == 2]
-        pairs = np.stack([sentences[firsts], sentences[firsts + 1], sentences[firsts + 1], sentences[firsts + 2]], 1)
+        pairs = pair_bounds(self.store)[:, [0, 1, 1, 2]]
         length = self.recipe.sequence.length
         fits = pairs[:, 1] - pairs[:, 0] <= length - _SOURCE_TOKENS
         fits &= pairs[:, 3] - pairs[:, 2] <= length - _TARGET_TOKENS

@@ -36,6 +36,16 @@ def bounds_of(store: TokenStore) -> tuple[Integers, Integers]:
     return store.sentences.view(np.int64), store.documents.view(np.int64)
 
 
+def pair_bounds(store: TokenStore) -> Integers:
+    """(pairs, 3): where the two sentences of each pair begin, and where it ends.
+
+    A document of another number of sentences was a pair of which a side has no token.
+    """
+    sentences, documents = bounds_of(store)
+    firsts = documents[:-1][np.diff(documents) == 2]
+    return np.stack([sentences[firsts], sentences[firsts + 1], sentences[firsts + 2]], axis=1)
+
+
 def text_capacity(form: Format, length: int, copies: int = 1) -> int:
     """Tokens of text in a sequence of a length, without the special tokens before it and after its segments.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -10,32 +10,20 @@ from torch import Tensor
 
 from firth.abilities import Score, TextPiece
 from firth.errors import AbilityError
-from firth.lm.language_model import UnknownWordModel
 from firth.nets.masked import MaskedNet
 from firth.nets.network import Network
-from firth.nets.recipe import NetRecipe
 from firth.nets.restore import HEADS, restore_second_network
 from firth.nets.scoring import make_batch
 from firth.progress import note
-from firth.text.layout import Layout
-from firth.tokens.tokenizer import Tokenizer
 
 
 class ElectraNet(MaskedNet):
     """Scores and fills by the generator; embeds by the discriminator, which is the network that is fine-tuned."""
 
-    def __init__(
-        self,
-        recipe: NetRecipe,
-        network: Network,
-        tokenizer: Tokenizer,
-        layout: Layout,
-        unknown_word_model: UnknownWordModel,
-        heads: Mapping[str, Tensor],
-    ) -> None:
+    def __init__(self, *parts: Any) -> None:
         """The generator's own tensors are `heads.NAME.generator.*`, if there are any."""
-        super().__init__(recipe, network, tokenizer, layout, unknown_word_model, heads)
-        ((name, second),) = recipe.second_networks.items()
+        super().__init__(*parts)
+        ((name, second),) = self.recipe.second_networks.items()
         prefix = f"{HEADS}{name}.generator."
         own = {key.removeprefix(prefix): one for key, one in self.heads.items() if key.startswith(prefix)}
         self._generator = restore_second_network(second, self.network, own) if own else None
