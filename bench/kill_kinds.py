@@ -52,7 +52,12 @@ _NETS = {
     "bert-wwm": f"{_BRIEF} {_TRANSFORMER}",
     "roberta": f"{_BRIEF} {_TRANSFORMER}",
     "albert": f"{_BRIEF} {_TRANSFORMER}",
+    "spanbert": f"{_BRIEF} {_TRANSFORMER}",
+    "electra": f"{_BRIEF} {_TRANSFORMER}",
+    "transformer-xl": f"{_BRIEF} {_TRANSFORMER} --set memory.length=16",
+    "mt-dnn": f"{_BRIEF} {_TRANSFORMER}",
 }
+_DECODER = "--set decoder.width=16 --set decoder.ffn_width=32 --set decoder.heads=2 --set decoder.layers=1"
 _FEW = "--set dimension=10"
 _VECTORS = {
     "onehot": "",
@@ -79,6 +84,14 @@ _EXAMPLE_FILES = "--train IN/train.tsv --dev IN/dev.tsv"
 _EPOCHS = "--set learning.epochs=2 --threads 1"
 
 _FURTHER = {
+    "train transformer": Kind(
+        "", f"train transformer IN/pairs.tsv -o OUT --threads 1 {_BRIEF} {_TRANSFORMER} {_DECODER}", resumes=True
+    ),
+    "train xlm": Kind(
+        "",
+        f"train xlm en=IN/text.txt xx=IN/more.txt -o OUT --threads 1 {_BRIEF} {_TRANSFORMER}",
+        resumes=True,
+    ),
     "adapt tokenizer": Kind("", "adapt IN/wordpiece IN/more.txt -o OUT --threads 1"),
     "adapt counts": Kind("", "adapt IN/mkn3 --add IN/more.txt -o OUT --threads 1"),
     "adapt vectors": Kind("", "adapt IN/skipgram IN/more.txt --set epochs=8 -o OUT --threads 1"),
@@ -92,6 +105,7 @@ _FURTHER = {
     "finetune generate": Kind(
         "", f"finetune IN/gpt generate --train IN/pairs.tsv --dev IN/pairs.tsv -o OUT {_EPOCHS}", resumes=True
     ),
+    "finetune many": Kind("", f"finetune IN/bert many --tasks IN/tasks.toml -o OUT {_EPOCHS}", resumes=True),
     "finetune vectors": Kind("", f"finetune IN/skipgram classify {_EXAMPLE_FILES} -o OUT {_EPOCHS}", resumes=True),
     "finetune linear": Kind("", f"finetune IN/mkn3 classify {_EXAMPLE_FILES} -o OUT", resumes=True),
 }
@@ -112,6 +126,8 @@ _WRITERS = {
     "import huggingface": Kind("", "import huggingface IN/exported-huggingface -o OUT"),
     "score": Kind("", "score IN/mkn3 IN/text.txt -o OUT --threads 1", suffix=".jsonl", forces=True),
     "score net": Kind("", "score IN/gpt IN/more.txt -o OUT --threads 1", suffix=".jsonl", forces=True),
+    "score electra": Kind("", "score IN/electra IN/more.txt -o OUT --threads 1", suffix=".jsonl", forces=True),
+    "score pairs": Kind("", "score IN/transformer IN/pairs.tsv -o OUT --threads 1", suffix=".jsonl", forces=True),
     "embed": Kind("", "embed IN/skipgram IN/text.txt -o OUT", suffix=".npy", forces=True),
     "embed net": Kind("", "embed IN/bert IN/more.txt -o OUT", suffix=".npy", forces=True),
     "predict": Kind("", "predict IN/task IN/text.txt -o OUT", suffix=".jsonl", forces=True),
@@ -120,7 +136,7 @@ _WRITERS = {
 }
 _PREPARED = (
     *("train wordpiece", "train mkn3", "train kn5-cache", "train skipgram", "train brown", "train glove"),
-    *("train fasttext", "train bert", "train gpt"),
+    *("train fasttext", "train bert", "train gpt", "train electra", "train transformer"),
 )
 _EXPORTED = {
     "exported.arpa": "export arpa",
@@ -168,3 +184,5 @@ def write_texts(inputs: Path) -> None:
     (inputs / "dev.tsv").write_text("\n".join(["label\ttext_a", *rows[_EXAMPLES:][: _EXAMPLES // 2]]) + "\n")
     pairs = [f"{line}\t{' '.join(line.split()[:2])}" for line in lines[: _EXAMPLES // 2]]
     (inputs / "pairs.tsv").write_text("\n".join(["source\ttarget", *pairs]) + "\n")
+    tasks = [f'[[task]]\nname = "{name}"\ntask = "classify"\ntrain = "train.tsv"\ndev = "dev.tsv"\n' for name in "ab"]
+    (inputs / "tasks.toml").write_text("\n".join(tasks))
