@@ -360,6 +360,11 @@ def _read_tokenizer(folder: Path, settings: Config) -> bytes:
     path = folder / "vocab.txt"
     if (folder / "tokenizer.json").exists():
         return _read(folder / "tokenizer.json")
+    if not path.exists() and (pieces := sorted(folder.glob("*.spm"))):
+        raise ArtifactError(
+            f"{folder} has its tokenizer in {pieces[0].name}, which Firth cannot read: write it as tokenizer.json with "
+            "the tokenizers library."
+        )
     if not path.exists():
         raise ArtifactError(f"{folder} has no tokenizer.json: save it with AutoTokenizer and save_pretrained.")
     try:

@@ -11,13 +11,14 @@ from firth.artifact.formats.huggingface_electra import Electra
 from firth.artifact.formats.huggingface_family import Config, ModelType, SecondModel
 from firth.artifact.formats.huggingface_gpt import Gpt
 from firth.artifact.formats.huggingface_gpt2 import Gpt2
+from firth.artifact.formats.huggingface_marian import Marian
 from firth.artifact.formats.huggingface_roberta import Roberta
 from firth.artifact.formats.huggingface_xlm import Xlm
 from firth.errors import AbilityError, ArtifactError
 from firth.nets.recipe import NetRecipe
 
-_FAMILIES: tuple[ModelType, ...] = (Bert(), Roberta(), Albert(), Electra(), Gpt2(), Gpt(), Xlm())
-_CLAIMS: tuple[type[ModelType], ...] = (Xlm, Gpt2, Gpt, Albert, Electra, Roberta, Bert)
+_FAMILIES: tuple[ModelType, ...] = (Bert(), Roberta(), Albert(), Electra(), Gpt2(), Gpt(), Xlm(), Marian())
+_CLAIMS: tuple[type[ModelType], ...] = (Marian, Xlm, Gpt2, Gpt, Albert, Electra, Roberta, Bert)
 """The order in which families are asked for a recipe: the most special first."""
 
 MODEL_TYPES = {family.name: family for family in _FAMILIES}
