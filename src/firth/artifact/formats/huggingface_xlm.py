@@ -8,13 +8,23 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from firth.artifact.formats.huggingface_family import Config, ModelType, Tensors
+from firth.artifact.formats.huggingface_family import Config, HeadClass, ModelType, Tensors
 from firth.errors import ArtifactError
 from firth.nets.recipe import NetRecipe
 from firth.objectives.clm import CausalLM
 from firth.objectives.mlm import MaskedLM
 from firth.recipes.nets import xlm
+from firth.tasks.recipe import TaskName
 from firth.tokens.tokenizer import MASK, UNK
+
+_TEXTS = HeadClass("XLMForSequenceClassification", "sequence_summary.summary")
+_SUMMARY: Config = {
+    "summary_type": "first",
+    "summary_use_proj": True,
+    "summary_activation": None,
+    "summary_proj_to_labels": True,
+}
+"""How its classifier of texts computes logits: from the first state by one layer, without a pooler."""
 
 
 class Xlm(ModelType):
@@ -35,7 +45,7 @@ class Xlm(ModelType):
     }
     activations: ClassVar = {True: "gelu", False: "relu"}
     required: ClassVar = {"asm": False, "is_encoder": True, "pruned_heads": {}}
-    pipelines: ClassVar = {"XLMWithLMHeadModel": "fill-mask"}
+    pipelines: ClassVar = {"XLMWithLMHeadModel": "fill-mask", "XLMForQuestionAnsweringSimple": "question-answering"}
     prefix, head_prefixes = "transformer.", ("pred_layer.",)
     names: ClassVar = {
         "embedding.tokens": "transformer.embeddings",
@@ -51,6 +61,14 @@ class Xlm(ModelType):
         "output.weight": "pred_layer.proj.weight",
         "output.bias": "pred_layer.proj.bias",
     }
+    # Its class for choices has one more layer than ours.
+    head_classes: ClassVar = {
+        "classify": _TEXTS,
+        "pair": _TEXTS,
+        "tag": HeadClass("XLMForTokenClassification", "classifier"),
+        "span": HeadClass("XLMForQuestionAnsweringSimple", "qa_outputs"),
+    }
+    classifier_dropout = "summary_first_dropout"
 
     def published(self) -> NetRecipe:
         return xlm()
@@ -91,6 +109,17 @@ class Xlm(ModelType):
             "mask_index": MASK,
             "mask_token_id": MASK,
         }
+
+    def task_config(self, task: TaskName) -> Config:
+        return _SUMMARY if self.head_classes[task] == _TEXTS else {}
+
+    def check_config(self, config: Config) -> None:
+        super().check_config(config)
+        for key, wanted in _SUMMARY.items() if config.get("architectures") == [_TEXTS.architecture] else ():
+            if config.get(key, wanted) != wanted:
+                raise ArtifactError(
+                    f"config.json has {key}={config[key]!r:.80}: Firth reads classifiers of texts with {wanted!r} only."
+                )
 
     def read_objectives(
         self, base: NetRecipe, values: dict[str, Any], config: Config, given: Mapping[str, Tensor]
