@@ -129,7 +129,10 @@ def test_generate_finds_the_same_texts(beams: int, tmp_path: Path) -> None:
     folder = put(made, tmp_path / "out")
     theirs = load_theirs(folder, "AutoModelForSeq2SeqLM")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    assert theirs.generation_config.num_beams == 4
+    settings = theirs.generation_config
+    assert (settings.num_beams, settings.max_length, settings.early_stopping) == (4, LENGTH, True)
+    assert (settings.decoder_start_token_id, settings.eos_token_id, settings.pad_token_id) == (EOS, EOS, PAD)
+    assert settings.forced_eos_token_id is None
     # The mass of tokens that are never predicted is distributed over the others in Firth only.
     theirs.final_logits_bias[0, NEVER] = -1e9
     given = tokenizer(SOURCES, return_tensors="pt", padding=True)
@@ -138,6 +141,16 @@ def test_generate_finds_the_same_texts(beams: int, tmp_path: Path) -> None:
     assert [one.text for one in mine] == tokenizer.batch_decode(found, skip_special_tokens=True)
     assert all(one.finished for one in mine)
     assert len({one.text for one in mine}) > 2
+
+
+def test_generate_gives_no_special_tokens(tmp_path: Path) -> None:
+    """However probable they are, as in Firth."""
+    folder = put(model(), tmp_path / "out")
+    theirs = load_theirs(folder, "AutoModelForSeq2SeqLM")
+    theirs.final_logits_bias[0, [PAD, UNK, BOS, MASK]] = 5.0
+    found = theirs.generate(torch.tensor([[BOS, 7, 8, EOS], [BOS, 9, 10, EOS]]), num_beams=1, max_length=9)[:, 1:]
+    ended = (found == EOS).cumsum(1) > 0
+    assert not set(found[~ended].tolist()) & {PAD, UNK, BOS, MASK}
 
 
 @pytest.mark.parametrize("bias", [False, True])
