@@ -18,6 +18,7 @@ from firth.nets.batch import Batch
 from firth.nets.recipe import NetRecipe
 from firth.nets.scoring import max_length, one_line
 from firth.tokens.encoder import TextEncoder
+from firth.tokens.special_tokens import NO_SPECIAL_TOKENS as NO_SPECIAL_TOKENS
 from firth.tokens.special_tokens import SpecialTokens, tokenizer_special_tokens
 from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, MASK, UNK, Tokenizer
 

@@ -62,7 +62,8 @@ class Electra(MaskedType):
         return electra()
 
     def claims(self, recipe: NetRecipe) -> bool:
-        return recipe.output.kind == "none" or recipe.embedding.width != recipe.encoder.width
+        is_narrow = recipe.embedding.width != recipe.encoder.width
+        return recipe.encoder.tie_layers != "all" and (recipe.output.kind == "none" or is_narrow)
 
     def unsupported(self, recipe: NetRecipe) -> dict[str, bool]:
         width, activation = recipe.embedding.width, recipe.encoder.activation

@@ -101,7 +101,7 @@ class ModelType:
     # The recipe and config.json
 
     def claims(self, recipe: NetRecipe) -> bool:
-        """Whether no other family comes nearer to the parts of a recipe; families are asked in their order."""
+        """Whether a recipe is of this family by its parts; families that are registered later are asked first."""
         raise NotImplementedError
 
     def unsupported(self, recipe: NetRecipe) -> Mapping[str, bool]:

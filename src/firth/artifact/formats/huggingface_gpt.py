@@ -30,7 +30,7 @@ class Gpt(CausalType):
         return gpt()
 
     def claims(self, recipe: NetRecipe) -> bool:
-        return recipe.visibility == "causal"
+        return recipe.visibility == "causal" and recipe.encoder.norm != "pre"
 
     def unsupported(self, recipe: NetRecipe) -> dict[str, bool]:
         encoder = recipe.encoder

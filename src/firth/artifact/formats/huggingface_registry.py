@@ -18,8 +18,7 @@ from firth.errors import AbilityError, ArtifactError
 from firth.nets.recipe import NetRecipe
 
 _FAMILIES: tuple[ModelType, ...] = (Bert(), Roberta(), Albert(), Electra(), Gpt2(), Gpt(), Xlm(), Marian())
-_CLAIMS: tuple[type[ModelType], ...] = (Marian, Xlm, Gpt2, Gpt, Albert, Electra, Roberta, Bert)
-"""The order in which families are asked for a recipe: the most special first."""
+"""The last of those that claim a recipe is its family, so that the first may claim what is left."""
 
 MODEL_TYPES = {family.name: family for family in _FAMILIES}
 """Model types that can be exported and imported."""
@@ -27,7 +26,7 @@ MODEL_TYPES = {family.name: family for family in _FAMILIES}
 
 def nearest_family(recipe: NetRecipe) -> ModelType:
     """The family that claims a recipe, whether or not it supports all of its parts."""
-    return next(MODEL_TYPES[one.name] for one in _CLAIMS if MODEL_TYPES[one.name].claims(recipe))
+    return next(family for family in reversed(_FAMILIES) if family.claims(recipe))
 
 
 def model_type_for(recipe: NetRecipe) -> ModelType:
