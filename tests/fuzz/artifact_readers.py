@@ -203,9 +203,11 @@ def exported_samples(format: str, folder: Path) -> list[Path]:
 
 
 def huggingface_samples(folder: Path) -> list[Path]:
-    for name in ("bert", "gpt2"):
-        export_model(net(name), "huggingface", folder / name)
-    return [folder / "bert", folder / "gpt2"]
+    decoder = [f"decoder.{one}" for one in ("width=8", "heads=2", "layers=1", "ffn_width=8")]
+    samples = {"bert": [], "gpt2": [], "transformer": decoder}
+    for name, settings in samples.items():
+        export_model(net(name, settings), "huggingface", folder / name)
+    return [folder / name for name in samples]
 
 
 def read_foreign(format: str, path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from firth.abilities import Embeds, Explains, Fills, Generates, HasSenses, HasVectors, PredictsNext, Scores
+from firth.abilities import Embeds, Explains, Fills, Generates, HasSenses, HasVectors, PredictsNext, Scores, Translates
 from firth.artifact.ensemble import EnsembleModel
 from firth.artifact.models import save
 from firth.fit.mixing import mix
@@ -257,6 +257,8 @@ def _use_probabilities(model: Any) -> None:
         model.generate("anna has", count=2, length=5)
         if not isinstance(model, EnsembleModel):
             model.generate(length=3, top_k=3, temperature=0.5)
+    if isinstance(model, Translates):
+        model.translate(QUERIES, beams=2, length=5)
     if isinstance(model, Explains):
         model.explain(QUERIES[0])
     if isinstance(model, Fills):

@@ -70,10 +70,14 @@ def huggingface_card(card: str, architecture: str, pipeline: str) -> str:
     ]
     about = card.partition("\n## Use\n")[0].rstrip() or f"# {architecture}"
     lines = [line for line in about.splitlines() if not line.startswith("![")]
+    inputs = '**tokenizer("A text.", return_tensors="pt")'
+    call = f"outputs = model({inputs})"
+    if pipeline == "translation":
+        call = f"print(tokenizer.batch_decode(model.generate({inputs}), skip_special_tokens=True)[0])"
     use = [
         *("## Use", "", "```python", f"from transformers import AutoTokenizer, {architecture}", ""),
         f'model, tokenizer = {architecture}.from_pretrained("DIR"), AutoTokenizer.from_pretrained("DIR")',
-        *('outputs = model(**tokenizer("A text.", return_tensors="pt"))', "```"),
+        *(call, "```"),
     ]
     return "\n".join([*head, "", *lines, "", *use]) + "\n"
 

@@ -48,6 +48,7 @@ from firth.text.corpus import Corpus
 from firth.tokens.build import open_store
 from firth.tokens.coverage import note_poor_coverage
 from firth.tokens.recipe import MIN_VOCABULARY, TokenizerRecipe
+from firth.tokens.special_tokens import PairFormat
 from firth.tokens.tokenizer import Tokenizer
 from firth.tokens.train import extend_tokenizer
 from firth.vectors.model import VectorModel
@@ -107,6 +108,7 @@ def adapt(
         raise RecipeError("nothing to adapt to was given: name a corpus, or --add or --remove.")
     old = without_tasks(load(model))
     require_pairs(old.recipe, pair)
+    _require_own_format(old)
     own_licence = artifact.manifest.corpus.get("licence")
     joined = join_licences(own_licence, licence) if corpora or add or pair else own_licence
 
@@ -147,6 +149,15 @@ def adapt(
     with training_place(folder, resume):
         adapt_model(old, run).save(folder, run, base_name(artifact.manifest.name), run.seed, {})
     return cast(AnyModel, load(folder, verify=False))
+
+
+def _require_own_format(old: Any) -> None:
+    """Refuse a model that reads pairs between other special tokens than those that training puts there."""
+    if reads_pairs(old.recipe) and PairFormat.of(old.tokenizer) != PairFormat():
+        raise AbilityError(
+            "the imported model reads sources and targets between other special tokens than Firth trains with: use it "
+            "with firth generate, or train a new one."
+        )
 
 
 def _adapt_tokenizer(old: Tokenizer, run: TrainingRun) -> TrainingResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
@@ -21,7 +21,8 @@ from firth.nets.network import KVCache, Network
 from firth.nets.scoring import BATCH_TOKENS, Integers, LogProbs, TokenScores, one_line, pad_rows, target_logprobs
 from firth.nets.visibility import EncoderStates, make_encoder_states
 from firth.progress import note, progress
-from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD
+from firth.tokens.special_tokens import PairFormat
+from firth.tokens.tokenizer import EOS, FIRST_WORD
 
 LENGTH_PENALTY = 0.6
 """The exponent of Vaswani et al. 2017, chosen on their development set."""
@@ -66,16 +67,29 @@ class Seq2SeqNet(NetModel):
                     early_stopping=True,
                     penalty_offset=_PENALTY_OFFSET,
                 )
-                best = search.run(SourceDecoderState(self.network, self.encode_sources([ids[one] for one in group])))
+                best = search.run(self._decoder_state([ids[one] for one in group]))
                 for index, hypotheses in zip(group, best, strict=True):
                     found[index] = self._translation(hypotheses)
                 advance(len(group))
         return found
 
+    @cached_property
+    def pair_format(self) -> PairFormat:
+        """The special tokens of sources and targets."""
+        return PairFormat.of(self.tokenizer)
+
+    def _decoder_state(self, sources: Sequence[Integers]) -> SourceDecoderState:
+        return SourceDecoderState(self.network, self.encode_sources(sources), self.pair_format.start)
+
     def encode_sources(self, sources: Sequence[Integers]) -> EncoderStates:
         """The encoder's states of sources, padded."""
-        batch, is_token = _pad([np.concatenate([[BOS], one, [EOS]]) for one in sources])
+        batch, is_token = _pad([self._source(one) for one in sources])
         return make_encoder_states(self.network(batch).last_hidden_state.view(*batch.shape, -1), is_token)
+
+    def _source(self, ids: Integers) -> Integers:
+        """A source with its special tokens."""
+        before, end, _ = self.pair_format
+        return np.concatenate([np.array(before, dtype=np.int64), ids, np.array(end, dtype=np.int64)])
 
     def score_pairs(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Score]:
         """The score of each target given its source: its log-probability with its end. A blank target scores 0."""
@@ -130,8 +144,9 @@ class Seq2SeqNet(NetModel):
         sizes = np.array([max(one.size, two.size) for one, two in zip(sources, targets, strict=True)], dtype=np.int64)
         with torch.inference_mode(), progress("scoring", ids.size, "tokens") as advance:
             for group in _similar(sizes):
-                batch, is_token = _pad([np.concatenate([[EOS], targets[one][:-1]]) for one in group])
-                batch.source, _ = _pad([np.concatenate([[BOS], sources[one], [EOS]]) for one in group])
+                start = [self.pair_format.start]
+                batch, is_token = _pad([np.concatenate([start, targets[one][:-1]]) for one in group])
+                batch.source, _ = _pad([self._source(sources[one]) for one in group])
                 states = self.network(batch, is_token.flatten().nonzero()[:, 0]).last_hidden_state
                 wanted = np.concatenate([targets[one] for one in group])
                 logs = target_logprobs(self.network.output, states, torch.from_numpy(wanted), len(self.tokenizer))
@@ -145,10 +160,10 @@ class Seq2SeqNet(NetModel):
 class SourceDecoderState:
     """Hypotheses of a decoder with its cached states; see `firth.decoding.generate`."""
 
-    def __init__(self, network: Network, encoder_states: EncoderStates) -> None:
+    def __init__(self, network: Network, encoder_states: EncoderStates, start: int = EOS) -> None:
         self.network = network
         self.cache: KVCache | None = None
-        self._extend(torch.full((len(encoder_states.states), 1), EOS), encoder_states=encoder_states)
+        self._extend(torch.full((len(encoder_states.states), 1), start), encoder_states=encoder_states)
 
     def append(self, rows: Tensor, tokens: Tensor) -> None:
         assert self.cache is not None

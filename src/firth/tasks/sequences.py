@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import tokenizers
 import torch
 
 from firth.nets.batch import Batch
 from firth.nets.recipe import NetRecipe
 from firth.nets.scoring import max_length, one_line
 from firth.tokens.encoder import TextEncoder
+from firth.tokens.special_tokens import NO_SPECIAL_TOKENS as NO_SPECIAL_TOKENS
+from firth.tokens.special_tokens import SpecialTokens, tokenizer_special_tokens
 from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, MASK, UNK, Tokenizer
 
 Ints = npt.NDArray[np.int64]
@@ -126,18 +127,6 @@ def _labels(sequences: Sequence[InputSequence], offsets: Ints) -> dict[str, torc
     return {name: torch.from_numpy(np.concatenate(values)) for name, values in found.items()}
 
 
-class SpecialTokens(NamedTuple):
-    """Tokens around and between texts."""
-
-    before: tuple[int, ...]
-    between: tuple[int, ...]
-    end: tuple[int, ...]
-    second: int  # segment of the second text
-
-
-NO_SPECIAL_TOKENS = SpecialTokens((), (), (), 0)
-
-
 def default_special_tokens(recipe: NetRecipe) -> SpecialTokens:
     """The special tokens of a recipe; two separators if the network has no segments (Liu et al. 2019)."""
     if recipe.visibility == "bidirectional" and recipe.embedding.languages:  # as in training (Lample and Conneau 2019)
@@ -148,19 +137,6 @@ def default_special_tokens(recipe: NetRecipe) -> SpecialTokens:
     if recipe.visibility == "causal" and recipe.encoder.kind != "none":
         return SpecialTokens((BOS,), (MASK,), (EOS,), 0)
     return SpecialTokens((EOS,), (EOS,), (EOS,), 0)
-
-
-def tokenizer_special_tokens(backend: tokenizers.Tokenizer) -> SpecialTokens | None:
-    """The special tokens of the post-processor of a tokenizer.json, if it has a template for pairs."""
-    if backend.post_processor is None:
-        return None
-    found = backend.encode("a", "b")
-    first, second = ([index for index, text in enumerate(found.sequence_ids) if text == own] for own in (0, 1))
-    if not first or not second:
-        return None
-    outside = slice(0, first[0]), slice(first[-1] + 1, second[0]), slice(second[-1] + 1, None)
-    before, between, end = (tuple(found.ids[part]) for part in outside)
-    return SpecialTokens(before, between, end, found.type_ids[second[0]])
 
 
 class BuiltSequence(NamedTuple):

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from firth.nets.model import NetModel
-from firth.recipes.nets import electra
+from firth.nets.recipe import NetRecipe
+from firth.recipes.nets import electra, xlm
 from firth.tasks.examples import Answer, ChoiceExample, Example, SpanExample, TagExample, TextExample
 from firth.tasks.recipe import HeadRecipe, TaskName, TaskRecipe
 from firth.tasks.registry import make_task
@@ -51,11 +52,20 @@ EXAMPLES: dict[TaskName, list[Example]] = {
 }
 
 
+def two_languages() -> NetRecipe:
+    """XLM, whose texts are in the second of two languages."""
+    recipe = xlm()
+    return replace(recipe, embedding=replace(recipe.embedding, languages=2), languages=("en", "de"), language="de")
+
+
+NETWORKS = MEMBERS | {"electra": electra, "xlm": two_languages}
+
+
 def task_recipe(base: NetModel, task: TaskName, **changes: Any) -> TaskRecipe:
     """A task recipe with the head of the classes of transformers."""
     causal = base.recipe.visibility == "causal"
     labels = LABELS if task in ("classify", "pair") else TAGS if task == "tag" else ()
-    head = HeadRecipe(pooling="last" if causal else "first", pooler=not causal)
+    head = HeadRecipe(pooling="last" if causal else "first", pooler=not causal and not base.languages)
     return replace(
         TaskRecipe(task=task, network=base.recipe, head=head, labels=labels, allow_no_answer=True), **changes
     )
@@ -63,7 +73,7 @@ def task_recipe(base: NetModel, task: TaskName, **changes: Any) -> TaskRecipe:
 
 def task_model(name: str, task: TaskName, *, length: int = 48, **changes: Any) -> TaskModel:
     """A task model of a type, whose head has no parameter at 0."""
-    recipe = small((MEMBERS | {"electra": electra})[name]())
+    recipe = small(NETWORKS[name]())
     base = model_of(replace(recipe, sequence=replace(recipe.sequence, length=length)))
     resolved = task_recipe(base, task, **changes)
     made = make_task(resolved, base.network.vocabulary)

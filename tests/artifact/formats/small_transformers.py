@@ -48,11 +48,13 @@ def tokenizer_of(kind: str) -> Tokenizer:
 
 def small(recipe: NetRecipe) -> NetRecipe:
     """The recipe with tiny sizes."""
+    sizes: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "ffn_width": 64}
     narrow = 8 if recipe.embedding.width < recipe.encoder.width else 16
     return replace(
         recipe.with_tokenizer(tokenizer_of(recipe.tokenizer.model).recipe),
         embedding=replace(recipe.embedding, width=narrow),
-        encoder=replace(recipe.encoder, layers=2, width=16, heads=2, ffn_width=64),
+        encoder=replace(recipe.encoder, **sizes),
+        decoder=None if recipe.decoder is None else replace(recipe.decoder, **sizes),
         sequence=replace(recipe.sequence, length=24),
     )
 

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa, ALBERT, ELECTRA, XLM, GPT and GPT-2 models, fine-tuned or not, to Hugging Face folders and back.
+"""Transformers, fine-tuned or not, to Hugging Face folders and back, by the families of `huggingface_registry.py`.
 
 Pickles are never opened.
 """
@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,19 +19,19 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from firth.artifact.card import huggingface_card
-from firth.artifact.formats.huggingface_config import (
-    Config,
-    head_objective,
+from firth.artifact.formats.huggingface_config import stored_recipe
+from firth.artifact.formats.huggingface_family import Config, SecondModel, Tensors
+from firth.artifact.formats.huggingface_registry import (
+    MODEL_TYPES,
     model_type_for,
     model_type_of,
-    stored_recipe,
+    nearest_family,
+    split_second,
 )
-from firth.artifact.formats.huggingface_electra import GENERATOR, generator_of, join_generator
 from firth.artifact.formats.huggingface_tasks import HfTaskHead, split_head, task_recipe_of, task_to_huggingface
 from firth.artifact.formats.huggingface_tokenizer import export_tokenizer, import_tokenizer, wordpiece_json
 from firth.artifact.formats.huggingface_weights import (
     ImportedWeights,
-    Tensors,
     drop_absent_tokens,
     from_huggingface,
     model_tensors,
@@ -47,12 +47,12 @@ from firth.errors import AbilityError, ArtifactError
 from firth.files import digest_file, new_folder
 from firth.lm.language_model import UnknownWordModel
 from firth.nets.model import NetModel
-from firth.nets.recipe import NetRecipe, OutputRecipe
+from firth.nets.recipe import NetRecipe
 from firth.progress import note
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import default_special_tokens
 from firth.tasks.task import TaskModel
-from firth.tokens.tokenizer import EOS, MASK, PAD, Tokenizer
+from firth.tokens.tokenizer import MASK, Tokenizer
 
 __all__ = ["export_huggingface", "from_huggingface", "import_huggingface", "read_model", "to_huggingface"]
 
@@ -64,19 +64,15 @@ _SHARD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\.safetensors")
 _MAX_OTHER_SIZE = 16 << 20  # bytes of config.json and the like
 _POOLINGS = {"mean": "whole", "pooling_mode_mean_tokens": "whole", "cls": "first", "pooling_mode_cls_token": "first"}
 """Poolings of sentence-transformers -> those of `firth embed`."""
-
-
 _PIPELINES = {
     "ForMaskedLM": "fill-mask",
-    "ElectraForPreTraining": "feature-extraction",
-    "ElectraModel": "feature-extraction",
-    "XLMWithLMHeadModel": "fill-mask",
     "ForPreTraining": "fill-mask",
     "ForSequenceClassification": "text-classification",
     "ForTokenClassification": "token-classification",
     "ForQuestionAnswering": "question-answering",
     "ForMultipleChoice": "multiple-choice",
 }
+"""Endings of classes -> tasks in the words of Hugging Face; families may have others."""
 
 
 class SentencePooling(NamedTuple):
@@ -102,27 +98,25 @@ def export_huggingface(model: Any, path: Path) -> Report:
 def write_folder(path: Path, recipe: NetRecipe, arrays: Tensors, tokenizer: Tokenizer, card: str = "") -> Report:
     """Write the folder of a model, given its parameters, those of its objectives, `heads.*`, and its card.
 
-    A generator is written to a folder in it.
+    A second network that is a model of its own is written to a folder in it.
     """
-    generator = generator_of(recipe, arrays)
-    if generator is not None:  # the other network is the discriminator, whatever output layer it has
-        recipe = replace(recipe, output=OutputRecipe(kind="none"))
+    recipe, second = split_second(recipe, arrays)
     model_type = model_type_for(recipe)
     recipe, state, kept = drop_absent_tokens(recipe, arrays)
     config, tensors = to_huggingface(recipe, state, state)
-    if model_type.is_causal:
-        end = kept.index(EOS)
-        config |= {"pad_token_id": PAD if PAD in kept else None, "bos_token_id": end, "eos_token_id": end}
+    config |= model_type.token_config(tokenizer, kept)
+    for remark in model_type.remarks(recipe):
+        note(remark)
     left_out = _unplaced_heads(recipe, arrays)
     if left_out:
         note(f"a {model_type.name} model has no place for the layers of {' and '.join(left_out)}: they are left out")
-    report = _write_files(path, recipe, config, tensors, tokenizer, kept, card=card, generator=generator)
+    report = _write_files(path, recipe, config, tensors, tokenizer, kept, card=card, second=second)
     return report | ({"left_out": left_out} if left_out else {})
 
 
 def _unplaced_heads(recipe: NetRecipe, arrays: Tensors) -> list[str]:
     """The objectives of a recipe that have layers for which their model has no place."""
-    placed = head_objective(recipe)
+    placed = nearest_family(recipe).head_objective(recipe)
     return [name for name in recipe.names if name != placed and any(one.startswith(f"heads.{name}.") for one in arrays)]
 
 
@@ -136,41 +130,45 @@ def _write_files(
     *,
     for_task: bool = False,
     card: str = "",
-    generator: tuple[NetRecipe, Tensors] | None = None,
+    second: SecondModel | None = None,
 ) -> Report:
     model_type = model_type_for(recipe)
     with new_folder(path) as draft:
-        tokens = export_tokenizer(tokenizer, model_type, recipe, kept, for_task)
-        _fill_folder(draft, config, tensors, tokens, card)
-        if generator is not None:
-            (draft / GENERATOR).mkdir()
-            second, state = generator
-            tokens = export_tokenizer(tokenizer, model_type_for(second), second, kept)
-            _fill_folder(draft / GENERATOR, *to_huggingface(second, state, state), tokens, card)
+        files = model_type.further_files(recipe, config)
+        _fill_folder(
+            draft, config, tensors, export_tokenizer(tokenizer, model_type, recipe, kept, for_task) | files, card
+        )
+        if second is not None:
+            (draft / second.folder).mkdir()
+            files = export_tokenizer(tokenizer, model_type_for(second.recipe), second.recipe, kept)
+            parts = to_huggingface(second.recipe, second.tensors, second.tensors)
+            _fill_folder(draft / second.folder, *parts, files, card)
     return {
         "type": model_type.name,
         **({"architecture": config["architectures"][0]} if for_task else {}),
-        **({"generator": str(path / GENERATOR)} if generator is not None else {}),
+        **({second.folder: str(path / second.folder)} if second is not None else {}),
         "vocabulary": len(kept),
         "parameters": sum(tensor.numel() for tensor in tensors.values()),
         "bytes": sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
     }
 
 
-def _fill_folder(folder: Path, config: Config, tensors: Tensors, tokens: Config, card: str) -> None:
+def _fill_folder(folder: Path, config: Config, tensors: Tensors, files: Config, card: str) -> None:
     """Write the files of a model into an empty folder."""
-    for name, content in {"config.json": config, **tokens}.items():
+    for name, content in {"config.json": config, **files}.items():
         (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     architecture = config["architectures"][0]
-    readme = huggingface_card(card, architecture, _pipeline(architecture))
+    readme = huggingface_card(card, architecture, _pipeline(config))
     (folder / "README.md").write_text(readme, encoding="utf-8")
     arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
     write_tensors(folder / _WEIGHTS, arrays, metadata={"format": "pt"})
 
 
-def _pipeline(architecture: str) -> str:
+def _pipeline(config: Config) -> str:
     """The task of a class in the words of Hugging Face."""
-    return next((name for ending, name in _PIPELINES.items() if architecture.endswith(ending)), "text-generation")
+    (architecture,) = config["architectures"]
+    endings = (name for ending, name in _PIPELINES.items() if architecture.endswith(ending))
+    return MODEL_TYPES[config["model_type"]].pipelines.get(architecture) or next(endings, "text-generation")
 
 
 @dataclass
@@ -207,16 +205,18 @@ def read_model(path: Path, task: str | None = None) -> Any:
 def read_huggingface(path: Path, task: str | None = None) -> ImportedModel:
     """The content of a folder that `save_pretrained` wrote, with our token ids and tensor names.
 
-    A discriminator is joined with the generator in a folder in its own.
+    A model is joined with a second one in a folder in its own, if its family has such.
     """
     found = _read_one(path, task)
-    if not isinstance(found.recipe, NetRecipe) or found.recipe.output.kind != "none" or not (path / GENERATOR).is_dir():
+    config = _read_json(path / "config.json", required=True)
+    family, first = model_type_of(config), found.recipe
+    folder = path / family.second_folder
+    if not isinstance(first, NetRecipe) or not family.can_join(first) or not folder.is_dir():
         return found
-    other = _read_one(path / GENERATOR)
+    other = _read_one(folder)
     if not isinstance(other.recipe, NetRecipe) or other.tokenizer.vocabulary != found.tokenizer.vocabulary:
-        raise ArtifactError(f"{path / GENERATOR} has other tokens than {path}: import both folders separately.")
-    stored = stored_recipe(_read_json(path / "config.json", required=True))
-    recipe, arrays = join_generator(found.recipe, found.arrays(), other.recipe, other.arrays(), stored)
+        raise ArtifactError(f"{folder} has other tokens than {path}: import both folders separately.")
+    recipe, arrays = family.join(first, found.arrays(), other.recipe, other.arrays(), stored_recipe(config))
     parameters = sum(array.size for name, array in arrays.items() if name not in ("counts", "spelling"))
     digest = hashlib.sha256(f"{found.digest}{other.digest}".encode()).hexdigest()
     return ImportedModel(recipe, found.tokenizer, arrays, found.report | {"parameters": parameters}, digest)
@@ -241,7 +241,9 @@ def _read_one(path: Path, task: str | None = None) -> ImportedModel:
         model_type,
         len(weights.state["embedding.tokens.weight"]),
         stored.tokenizer if stored else None,
-        None if model_type.is_causal and head is None else default_special_tokens(weights.recipe),
+        default_special_tokens(weights.recipe),
+        config,
+        is_task=head is not None,
     )
     network, state = select_tokens(weights.recipe.with_tokenizer(tokenizer.recipe), weights.state, order)
     recipe = network if head is None else task_recipe_of(config, head, network)
@@ -358,6 +360,11 @@ def _read_tokenizer(folder: Path, settings: Config) -> bytes:
     path = folder / "vocab.txt"
     if (folder / "tokenizer.json").exists():
         return _read(folder / "tokenizer.json")
+    if not path.exists() and (pieces := sorted(folder.glob("*.spm"))):
+        raise ArtifactError(
+            f"{folder} has its tokenizer in {pieces[0].name}, which Firth cannot read: write it as tokenizer.json with "
+            "the tokenizers library."
+        )
     if not path.exists():
         raise ArtifactError(f"{folder} has no tokenizer.json: save it with AutoTokenizer and save_pretrained.")
     try:

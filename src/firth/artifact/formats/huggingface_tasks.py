@@ -8,13 +8,14 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from firth.artifact.formats.huggingface_config import Config, ModelType, make_config, model_type_for, model_type_of
-from firth.artifact.formats.huggingface_weights import Tensors, backbone_tensors, check_shape, first_nonfinite
+from firth.artifact.formats.huggingface_config import make_config
+from firth.artifact.formats.huggingface_family import TOKENS, Config, HeadClass, Tensors
+from firth.artifact.formats.huggingface_registry import MODEL_TYPES, model_type_for, model_type_of
+from firth.artifact.formats.huggingface_weights import backbone_tensors, check_shape, first_nonfinite
 from firth.errors import AbilityError, ArtifactError, FirthError
 from firth.nets.recipe import NetRecipe
 from firth.recipes.values import recipe_from_json, recipe_to_json
 from firth.tasks.recipe import HeadRecipe, TaskName, TaskRecipe, default_learning
-from firth.tokens.tokenizer import BOS
 
 TASK_KEY = "firth_task"  # key of config.json that holds the task recipe; other programs ignore it
 _PROBLEM_TYPES = {
@@ -26,55 +27,7 @@ _PAIR_LABELS = {"entailment", "contradiction", "equivalent", "paraphrase", "dupl
 _GLUE_PAIR_TASKS = {"mnli", "mrpc", "qnli", "qqp", "rte", "stsb", "wnli"}  # as the examples of transformers name them
 
 
-class HeadClass(NamedTuple):
-    """A class of transformers with a task head."""
-
-    architecture: str
-    classifier: str  # the layer that computes the logits
-    pooler: str = ""  # the layer with tanh before it, if there is one
-
-    @property
-    def has_bias(self) -> bool:
-        return self.classifier != "score"
-
-
-def _masked(name: str, pooler: str, texts: HeadClass | None = None) -> dict[TaskName, HeadClass]:
-    """The classes of a masked model; `texts` classifies texts if its layers have other names."""
-    texts = texts or HeadClass(f"{name}ForSequenceClassification", "classifier", pooler)
-    return {
-        "classify": texts,
-        "pair": texts,
-        "tag": HeadClass(f"{name}ForTokenClassification", "classifier"),
-        "span": HeadClass(f"{name}ForQuestionAnswering", "qa_outputs"),
-        "choice": HeadClass(f"{name}ForMultipleChoice", "classifier", pooler),
-    }
-
-
-HEAD_CLASSES: dict[str, dict[TaskName, HeadClass]] = {
-    "bert": _masked("Bert", "bert.pooler.dense"),
-    "roberta": _masked(
-        "Roberta",
-        "roberta.pooler.dense",
-        HeadClass("RobertaForSequenceClassification", "classifier.out_proj", "classifier.dense"),
-    ),
-    "albert": _masked("Albert", "albert.pooler"),
-    # Their classifiers of texts have gelu where ours have tanh.
-    "electra": {
-        "tag": HeadClass("ElectraForTokenClassification", "classifier"),
-        "span": HeadClass("ElectraForQuestionAnswering", "qa_outputs"),
-    },
-    "gpt2": {
-        "classify": HeadClass("GPT2ForSequenceClassification", "score"),
-        "pair": HeadClass("GPT2ForSequenceClassification", "score"),
-        "tag": HeadClass("GPT2ForTokenClassification", "classifier"),
-        "span": HeadClass("GPT2ForQuestionAnswering", "qa_outputs"),
-    },
-    "openai-gpt": {
-        "classify": HeadClass("OpenAIGPTForSequenceClassification", "score"),
-        "pair": HeadClass("OpenAIGPTForSequenceClassification", "score"),
-    },
-    "xlm": {},  # its classes have heads of their own kind
-}
+HEAD_CLASSES = {name: family.head_classes for name, family in MODEL_TYPES.items()}
 """Model type -> task -> class."""
 
 
@@ -91,7 +44,7 @@ def task_to_huggingface(recipe: TaskRecipe, arrays: Mapping[str, Tensor]) -> tup
     tensors |= {their_head_name(head_class, name): tensor for name, tensor in head.items()}
     if wrong := first_nonfinite(tensors):
         raise AbilityError(f"{wrong} holds NaN or infinity: fine-tune the model again with a lower learning rate.")
-    config = make_config(recipe.network, len(state["embedding.tokens.weight"]), pair_head=False)
+    config = make_config(recipe.network, len(state[TOKENS]), has_head=False)
     return config | _task_config(recipe, head_class), tensors
 
 
@@ -112,18 +65,17 @@ def head_class_of(recipe: TaskRecipe) -> HeadClass:
             "was fine-tuned, or use this one with firth predict."
         )
     model_type = model_type_for(recipe.network)
-    if model_type.is_xlm:
-        raise AbilityError("Firth exports no fine-tuned xlm: export the one that was fine-tuned, or fine-tune a bert.")
-    if recipe.task not in HEAD_CLASSES[model_type.name]:
+    if recipe.task not in model_type.head_classes:
         others = ", ".join(name for name, classes in HEAD_CLASSES.items() if recipe.task in classes)
         raise AbilityError(f"Hugging Face has no {model_type.name} class for {recipe.task}: fine-tune one of {others}.")
-    if settings := _needed_settings(recipe, model_type):
+    head_class = model_type.head_classes[recipe.task]
+    if settings := _needed_settings(recipe, head_class):
         wanted = " ".join(f"--set {setting}" for setting in settings)
         raise AbilityError(f"Hugging Face has no class with such a head: for export, tune with {wanted}.")
-    return HEAD_CLASSES[model_type.name][recipe.task]
+    return head_class
 
 
-def _needed_settings(recipe: TaskRecipe, model_type: ModelType) -> list[str]:
+def _needed_settings(recipe: TaskRecipe, head_class: HeadClass) -> list[str]:
     """The settings that would make the head one of theirs."""
     head = recipe.head
     unsupported = {
@@ -136,8 +88,8 @@ def _needed_settings(recipe: TaskRecipe, model_type: ModelType) -> list[str]:
         "symmetric=false": recipe.symmetric and recipe.task == "pair",
     }
     if recipe.task in ("classify", "pair", "choice"):
-        pooling, pooler = ("last", False) if model_type.is_causal else ("first", True)
-        unsupported[f"head.pooling={pooling}"] = head.pooling != pooling
+        pooler = bool(head_class.pooler)
+        unsupported[f"head.pooling={head_class.pooling}"] = head.pooling != head_class.pooling
         unsupported[f"head.pooler={str(pooler).lower()}"] = head.pooler != pooler
     return [setting for setting, is_needed in unsupported.items() if is_needed]
 
@@ -165,12 +117,11 @@ def _bias_as_states(weight: Tensor, bias: Tensor) -> Tensor:
 
 def _task_config(recipe: TaskRecipe, head_class: HeadClass) -> Config:
     model_type = model_type_for(recipe.network)
-    dropout = "classifier_dropout_prob" if model_type.name == "albert" else "classifier_dropout"
     stored = recipe_to_json(recipe)
     del stored["network"]
-    config: Config = {"architectures": [head_class.architecture], dropout: recipe.head.dropout, TASK_KEY: stored}
-    if model_type.is_causal:
-        config["bos_token_id"] = BOS
+    config: Config = {"architectures": [head_class.architecture]}
+    config |= {model_type.classifier_dropout: recipe.head.dropout, TASK_KEY: stored}
+    config |= model_type.task_config(recipe.task)
     if recipe.task in ("classify", "pair"):
         config["problem_type"] = _PROBLEM_TYPES[recipe.form]
     if labels := recipe.labels or (("score",) if recipe.form == "number" else ()):
@@ -202,7 +153,7 @@ def split_head(
     found = _find_task(config, task)
     if found is None:
         return None, dict(tensors)
-    head_class = HEAD_CLASSES[model_type_of(config).name][found]
+    head_class = model_type_of(config).head_classes[found]
     is_guess = task is None and found == "classify" and not _stored_recipe(config)
     own: Tensors = {}
     for layer in ("classifier", *(["pooler"] if head_class.pooler else [])):
@@ -218,7 +169,7 @@ def split_head(
 
 def _find_task(config: Config, wanted: str | None) -> TaskName | None:
     """The task of a model by its class; of several the one that is wanted or stored, else by its labels."""
-    classes = HEAD_CLASSES[model_type_of(config).name]
+    classes = model_type_of(config).head_classes
     possible = [task for task, one in classes.items() if config.get("architectures") == [one.architecture]]
     if wanted is not None and wanted not in possible:
         reason = f"its class is for {' or '.join(possible)}" if possible else "it has no task head, so fine-tune it"
@@ -295,7 +246,7 @@ def _infer_recipe(config: Config, head: HfTaskHead, network: NetRecipe) -> TaskR
         raise AbilityError("the model predicts several labels, which Firth lacks for pairs: leave --task out.")
     elif form == "number" or head.task != "classify":
         form = "single"
-    pooling: Any = "last" if network.visibility == "causal" else "first"
+    pooling: Any = head.head_class.pooling
     return TaskRecipe(
         task=head.task,
         form=cast(Any, form),

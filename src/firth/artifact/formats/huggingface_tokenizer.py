@@ -11,13 +11,14 @@ import numpy as np
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from firth.artifact.formats.huggingface_config import Config, ModelType
+from firth.artifact.formats.huggingface_family import Config, ModelType
 from firth.errors import AbilityError, ArtifactError, TokenizerError
 from firth.nets.recipe import NetRecipe
-from firth.tasks.sequences import NO_SPECIAL_TOKENS, SpecialTokens, default_special_tokens, tokenizer_special_tokens
+from firth.tasks.sequences import default_special_tokens
 from firth.tokens.encoder import TextEncoder
 from firth.tokens.loading import check_parts, load_backend, parse_tokenizer, try_tokenizer
 from firth.tokens.recipe import TokenizerRecipe, TokenModel
+from firth.tokens.special_tokens import SpecialTokens, tokenizer_special_tokens
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
 
 _SPECIALS = {
@@ -42,11 +43,9 @@ _PROBES = (
 def export_tokenizer(
     tokenizer: Tokenizer, model_type: ModelType, recipe: NetRecipe, kept: Sequence[int], for_task: bool = False
 ) -> Config:
-    """The JSON files of a tokenizer by name; `kept` has the ids of the model's tokens.
-
-    Causal models get the end of text before a text, as in training, or with `for_task`: start a delimiter b extract.
-    """
-    special_tokens = tokenizer_special_tokens(tokenizer.backend) or default_special_tokens(recipe)
+    """The JSON files of a tokenizer by name; `kept` has the ids of the model's tokens."""
+    special_tokens = model_type.export_template(kept, for_task)
+    special_tokens = special_tokens or tokenizer_special_tokens(tokenizer.backend) or default_special_tokens(recipe)
     content = json.loads(tokenizer.backend.to_str())
     if len(kept) < len(tokenizer):
         content = renumber(content, [tokenizer.vocabulary[number] for number in kept])
@@ -54,15 +53,8 @@ def export_tokenizer(
         one["lstrip"] = one["id"] == MASK and tokenizer.recipe.model in ("bpe", "byte-bpe", "pieces")
     tokens = {number: tokenizer.recipe.specials[number] for number in range(5) if number in kept}
     roles = {role: tokens[number] for number, (keys, _) in _SPECIALS.items() if number in tokens for role in keys}
-    if model_type.is_causal and for_task:
-        roles = {role: token for role, token in roles.items() if role not in ("cls_token", "sep_token")}
-    elif model_type.is_causal:
-        end = tokens[EOS]  # also begins texts
-        roles = {"unk_token": tokens.get(UNK, end), "bos_token": end, "eos_token": end}
-        roles |= {"pad_token": tokens[PAD]} if PAD in tokens else {}
+    roles = model_type.export_roles(tokens, roles, for_task)
     names = [tokenizer.vocabulary[number] for number in kept]
-    if model_type.is_causal and not for_task:
-        special_tokens = SpecialTokens((list(kept).index(EOS),), (), (), 0)
     content["post_processor"] = _template(names, special_tokens)
     inputs = ["input_ids", *(["token_type_ids"] if recipe.embedding.segments > 1 else []), "attention_mask"]
     return {
@@ -98,11 +90,15 @@ def import_tokenizer(
     rows: int,
     known: TokenizerRecipe | None = None,
     default: SpecialTokens | None = None,
+    config: Config | None = None,
+    *,
+    is_task: bool = False,
 ) -> tuple[Tokenizer, list[int]]:
     """The tokenizer of a tokenizer.json, and the old id of each token (-1 for new ones); special tokens get 0 to 4.
 
     `rows` is the vocabulary size of the model, `settings` name the special tokens, `known` is the recipe if Firth wrote
-    the file. A template of special tokens is kept if it differs from the `default` of such a network; None keeps none.
+    the file. The special tokens around texts are kept if they differ from the `default` of such a network; None keeps
+    none.
     """
     backend = _parse_backend(data)
     ids = backend.get_vocab(with_added_tokens=True)
@@ -131,10 +127,11 @@ def import_tokenizer(
     tokenizer = Tokenizer(_to_bytes(normalised), recipe)
     _check_encoding(tokenizer)
     order = [ids[token] if token is not None else -1 for token in [*specials, *rest]]
-    template = tokenizer_special_tokens(backend) or (NO_SPECIAL_TOKENS if model_type.is_causal else None)
-    if default is not None and template is not None:
-        tokenizer = _with_template(tokenizer, template, order, default)
-    return tokenizer, order
+    if default is None:
+        return tokenizer, order
+    model_type.check_tokens(config or {}, order)
+    template = model_type.import_template(tokenizer_special_tokens(backend), config or {}, is_task)
+    return tokenizer if template is None else _with_template(tokenizer, template, order, default), order
 
 
 def _with_template(
@@ -233,15 +230,15 @@ def _special_roles(ids: Mapping[str, int], settings: Mapping[str, Any], model_ty
     found: dict[int, str] = {}
     for number in (EOS, UNK, BOS, PAD, MASK):
         keys, defaults = _SPECIALS[number]
-        found_tokens = [settings.get(key) for key in (reversed(keys) if model_type.is_causal else keys)]
+        found_tokens = [settings.get(key) for key in (keys if model_type.prefers_cls else reversed(keys))]
         contents = [one["content"] if isinstance(one, dict) and "content" in one else one for one in found_tokens]
         for token in [*contents, *defaults]:
             if isinstance(token, str) and token in ids and token not in found.values():
                 found[number] = token
                 break
-    for number in (EOS,) if model_type.is_causal else (BOS, EOS, MASK):
+    for number in model_type.required_specials:
         if number not in found:
-            name = _SPECIALS[number][0][-1 if model_type.is_causal else 0]
+            name = _SPECIALS[number][0][0 if model_type.prefers_cls else -1]
             raise ArtifactError(f"the tokenizer of a {model_type.name} has no {name}: set it in tokenizer_config.json.")
     return found
 

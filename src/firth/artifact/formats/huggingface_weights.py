@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,37 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from firth.artifact.formats.huggingface_config import (
-    Config,
-    ModelType,
-    head_objective,
-    is_tied,
-    make_config,
-    model_type_for,
-    model_type_of,
-    position_offset,
-    recipe_from_config,
-)
-from firth.artifact.formats.huggingface_names import their_names, to_ours, to_theirs
+from firth.artifact.formats.huggingface_config import make_config, recipe_from_config
+from firth.artifact.formats.huggingface_family import TOKENS, Config, ModelType, Tensors, is_tied
+from firth.artifact.formats.huggingface_registry import model_type_for, model_type_of, nearest_family
 from firth.errors import AbilityError, ArtifactError
 from firth.nets.network import Network, Vocabulary
 from firth.nets.recipe import NetRecipe
 from firth.progress import progress
 
-Tensors = dict[str, Tensor]
 ABSENT_BIAS = -1e4  # output bias of a token that the model lacks: its probability is 0
 _BUFFERS = re.compile(r"\.(position_ids|token_type_ids|attn\.bias|attn\.masked_bias)$")
 _OLD_NAMES = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
-_GENERATOR = ("generator_predictions.", "generator_lm_head.")
-_HEAD_PREFIXES = (
-    "cls.",
-    "lm_head.",
-    "predictions.",
-    "sop_classifier.",
-    "pred_layer.",
-    "discriminator_predictions.",
-    *_GENERATOR,
-)
 _SAVE_HEAD = "save it with AutoModelForMaskedLM or AutoModelForCausalLM"
 _ONE_MODEL = "give the files of one model"
 _MIN_LENGTH = 4  # tokens of a sequence
@@ -68,44 +48,46 @@ def to_huggingface(
 ) -> tuple[Config, Tensors]:
     """The config.json and the weights of a model; tensors that the recipe does not need are ignored."""
     model_type = model_type_for(recipe)
-    if model_type.is_causal and recipe.output.bias:
+    if recipe.output.bias and not model_type.has_output_bias:
         raise AbilityError(f"{model_type.name} models have no output bias: train with --set output.bias=false.")
-    vocabulary = len(state["embedding.tokens.weight"])
+    vocabulary = len(state[TOKENS])
     wanted = parameter_shapes(recipe, vocabulary)
-    has_pair_head = all(name in heads for name in wanted if name.startswith("heads."))
-    ours = {name: {**state, **heads}[name] for name in wanted if has_pair_head or not name.startswith("heads.")}
+    has_head = all(name in heads for name in wanted if name.startswith("heads."))
+    ours = {name: {**state, **heads}[name] for name in wanted if has_head or not name.startswith("heads.")}
     if wrong := first_nonfinite(ours):
         raise AbilityError(f"{wrong} holds NaN or infinity: train the model again with a lower learning rate.")
-    config = make_config(recipe, vocabulary, pair_head=has_pair_head and bool(head_objective(recipe)))
-    theirs = to_theirs(model_type.name, ours, position_offset(model_type, config))
-    return config, theirs | _neutral_tensors(model_type, recipe, ours)
+    config = make_config(recipe, vocabulary, has_head=has_head and bool(model_type.head_objective(recipe)))
+    theirs = model_type.to_theirs(ours, model_type.position_offset(config))
+    return config, theirs | model_type.neutral_tensors(recipe, ours)
 
 
 def from_huggingface(config: Config, tensors: Mapping[str, Tensor]) -> ImportedWeights:
     """The recipe and the weights of a Hugging Face model; a tensor that does not fit raises `ArtifactError`."""
     model_type = model_type_of(config)
     given = _standard_names(model_type, tensors)
+    model_type.drop_static(config, given)
     _drop_tied_copies(model_type, config, given)
-    recipe = _read_recipe(model_type, config, given)
-    vocabulary = given[_embedding_name(model_type, "tokens")].shape[0]
+    tokens = model_type.their_name(TOKENS)
+    if tokens not in given or given[tokens].ndim != 2:
+        raise ArtifactError(f"the weights lack the tensor {tokens}: give those of a {model_type.name} model.")
+    recipe, vocabulary = recipe_from_config(config, given), given[tokens].shape[0]
     if config.get("vocab_size", vocabulary) != vocabulary:
         declared = f"{config['vocab_size']!r:.80}"
         raise ArtifactError(f"config.json declares {declared} tokens and the weights have {vocabulary}: {_ONE_MODEL}.")
     blank = {name: torch.empty(shape, device="meta") for name, shape in parameter_shapes(recipe, vocabulary).items()}
-    offset = position_offset(model_type, config)
-    neutral = _neutral_tensors(model_type, recipe, blank)
-    expected = {**to_theirs(model_type.name, blank, offset), **neutral}
-    absent = [] if any(map(_is_head, given)) else [name for name in expected if _is_head(name)]
+    offset = model_type.position_offset(config)
+    expected = {**model_type.to_theirs(blank, offset), **model_type.neutral_tensors(recipe, blank)}
+    absent = [] if _has_head(model_type, given) else [name for name in expected if _is_head(model_type, name)]
     left_out = _check_names({name: tensor for name, tensor in expected.items() if name not in absent}, given)
     given |= _initial_tensors({name: expected[name].shape for name in absent})
-    _check_neutral(neutral, given)
     for name, tensor in given.items():
         if not tensor.is_floating_point():
             raise ArtifactError(f"{name} holds {tensor.dtype} and not floating-point numbers: {_SAVE_HEAD}.")
     if wrong := first_nonfinite(given):
         raise ArtifactError(f"{wrong} holds NaN or infinity: use a model whose training went well.")
     single = {name: tensor.to(torch.float32) for name, tensor in given.items()}
-    ours = to_ours(model_type.name, single, blank, offset)
+    ours = model_type.to_ours(single, blank, offset)
+    _check_neutral(model_type.neutral_tensors(recipe, ours), single)
     state = {name: tensor for name, tensor in ours.items() if not name.startswith("heads.")}
     return ImportedWeights(recipe, state, {name: ours[name] for name in ours.keys() - state.keys()}, left_out, absent)
 
@@ -125,9 +107,9 @@ def backbone_tensors(recipe: NetRecipe, state: Mapping[str, Tensor]) -> Tensors:
     vocabulary = len(state["embedding.tokens.weight"])
     names = [name for name in parameter_shapes(recipe, vocabulary) if not name.startswith(("output.", "heads."))]
     ours = {name: state[name] for name in names}
-    offset = position_offset(model_type, make_config(recipe, vocabulary, pair_head=False))
-    found = {**to_theirs(model_type.name, ours, offset), **_neutral_tensors(model_type, recipe, ours)}
-    return {name: tensor for name, tensor in found.items() if not _is_head(name)}
+    offset = model_type.position_offset(make_config(recipe, vocabulary, has_head=False))
+    found = {**model_type.to_theirs(ours, offset), **model_type.neutral_tensors(recipe, ours)}
+    return {name: tensor for name, tensor in found.items() if not _is_head(model_type, name)}
 
 
 def parameter_shapes(recipe: NetRecipe, vocabulary: int) -> dict[str, torch.Size]:
@@ -135,15 +117,10 @@ def parameter_shapes(recipe: NetRecipe, vocabulary: int) -> dict[str, torch.Size
     with torch.device("meta"):
         network = Network(recipe, Vocabulary([""] * vocabulary, np.zeros(vocabulary, dtype=np.int64)))
     shapes = {name: parameter.shape for name, parameter in network.named_parameters()}
-    width = recipe.width
-    layers = (
-        [("dense", width), ("classifier", 1)]
-        if recipe.output.kind == "none"
-        else [("pooler", width), ("classifier", 2)]
-    )
-    if objective := head_objective(recipe):
-        for layer, outputs in layers:
-            shapes[f"heads.{objective}.{layer}.weight"] = torch.Size([outputs, width])
+    family = nearest_family(recipe)
+    if objective := family.head_objective(recipe):
+        for layer, outputs in family.head_layers(recipe).items():
+            shapes[f"heads.{objective}.{layer}.weight"] = torch.Size([outputs, recipe.width])
             shapes[f"heads.{objective}.{layer}.bias"] = torch.Size([outputs])
     return shapes
 
@@ -174,30 +151,12 @@ def drop_absent_tokens(recipe: NetRecipe, state: Mapping[str, Tensor]) -> tuple[
     return *select_tokens(replace(recipe, output=replace(recipe.output, bias=False)), unbiased, kept), kept
 
 
-def _neutral_tensors(model_type: ModelType, recipe: NetRecipe, ours: Mapping[str, Tensor]) -> Tensors:
-    """Tensors that their model has and ours lacks, with values that change nothing: zeros, identities, copies."""
-    found: Tensors = {}
-    table = ours["embedding.tokens.weight"]
-    if model_type.is_causal:
-        return found
-    if not recipe.embedding.segments and not model_type.is_xlm:
-        found[_embedding_name(model_type, "segments")] = table.new_zeros(1, table.shape[1])
-    if model_type.name == "albert" and recipe.embedding.width == recipe.encoder.width:
-        name = their_names(model_type.name, "embedding.project.weight")[0]
-        found[name] = torch.eye(recipe.encoder.width, dtype=table.dtype, device=table.device)
-        found[name.removesuffix("weight") + "bias"] = table.new_zeros(recipe.encoder.width)
-    bias = their_names(model_type.name, "output.bias")[0]
-    if recipe.output.kind == "none":
-        return found
-    if "output.bias" not in ours:
-        found[bias] = table.new_zeros(table.shape[0])
-    if "output.weight" in ours and model_type.name not in ("electra", "xlm"):
-        found[bias.removesuffix("bias") + "decoder.bias"] = ours.get("output.bias", found.get(bias, table)).clone()
-    return found
+def _is_head(model_type: ModelType, name: str) -> bool:
+    return name.startswith(model_type.head_prefixes)
 
 
-def _is_head(name: str) -> bool:
-    return name.startswith(_HEAD_PREFIXES)
+def _has_head(model_type: ModelType, names: Iterable[str]) -> bool:
+    return any(_is_head(model_type, name) for name in names)
 
 
 def _initial_tensors(shapes: Mapping[str, torch.Size]) -> Tensors:
@@ -206,19 +165,15 @@ def _initial_tensors(shapes: Mapping[str, torch.Size]) -> Tensors:
     found = {}
     for name, shape in shapes.items():
         found[name] = torch.zeros(shape) if name.endswith("bias") else torch.ones(shape)
-        if len(shape) > 1:
+        if len(shape) > 1 and not name.endswith("bias"):
             found[name].normal_(std=_INIT_STD, generator=generator)
     return found
 
 
 def _check_neutral(neutral: Tensors, given: Mapping[str, Tensor]) -> None:
     """Refuse tensors that ours lacks and whose values have an effect."""
-    for name, blank in neutral.items():
-        tensor = given[name]
-        expected = torch.eye(len(tensor)) if "mapping_in.weight" in name else torch.zeros(blank.shape)
-        if name.endswith("decoder.bias"):
-            expected = given[name.replace("decoder.bias", "bias")]
-        if not torch.equal(tensor.float(), expected.float()):
+    for name, expected in neutral.items():
+        if not torch.equal(given[name], expected):
             raise ArtifactError(f"the values of {name} have no equivalent in Firth: {_SAVE_HEAD}.")
 
 
@@ -227,7 +182,7 @@ def _standard_names(model_type: ModelType, tensors: Mapping[str, Tensor]) -> Ten
     has_no_prefix = not any(name.startswith(model_type.prefix) for name in tensors)
     found: Tensors = {}
     for name, tensor in tensors.items():
-        standard = model_type.prefix + name if has_no_prefix and not _is_head(name) else name
+        standard = model_type.prefix + name if has_no_prefix and not _is_head(model_type, name) else name
         for old, new in _OLD_NAMES.items():
             standard = standard.removesuffix(old) + new if standard.endswith(old) else standard
         if _BUFFERS.search(standard):
@@ -240,35 +195,9 @@ def _standard_names(model_type: ModelType, tensors: Mapping[str, Tensor]) -> Ten
 
 def _drop_tied_copies(model_type: ModelType, config: Config, given: Tensors) -> None:
     """Remove copies of tied tensors, which must equal the originals."""
-    bias = "" if model_type.is_causal else their_names(model_type.name, "output.bias")[0]
-    copies = {}
-    if is_tied(config):
-        layer = "" if model_type.name == "electra" else "decoder."
-        decoder = "lm_head.weight" if model_type.is_causal else f"{bias.removesuffix('bias')}{layer}weight"
-        if model_type.is_xlm:
-            decoder = their_names(model_type.name, "output.weight")[0]
-        copies = {decoder: _embedding_name(model_type, "tokens"), bias.removesuffix("bias") + "decoder.bias": bias}
-    for copy, source in copies.items():
+    for copy, source in model_type.tied_copies().items() if is_tied(config) else ():
         if copy in given and source in given and not torch.equal(given.pop(copy), given[source]):
             raise ArtifactError(f"{copy} is tied to {source}, but they differ: set tie_word_embeddings to false.")
-
-
-def _embedding_name(model_type: ModelType, name: str) -> str:
-    return their_names(model_type.name, f"embedding.{name}.weight")[0]
-
-
-def _read_recipe(model_type: ModelType, config: Config, given: Tensors) -> NetRecipe:
-    tokens = _embedding_name(model_type, "tokens")
-    if tokens not in given or given[tokens].ndim != 2:
-        raise ArtifactError(f"the weights lack the tensor {tokens}: give those of a {model_type.name} model.")
-    segments = False
-    if not model_type.is_causal and not model_type.is_xlm:
-        rows = given.get(_embedding_name(model_type, "segments"))
-        segments = rows is not None and bool(rows.any())
-    pair_head, generator = False, any(name.startswith(_GENERATOR) for name in given)
-    if model_type.pair_architecture and model_type.name != "electra":
-        pair_head = their_names(model_type.name, "heads.x.classifier.weight")[0] in given
-    return recipe_from_config(config, segments=segments, pair_head=pair_head, generator=generator)
 
 
 def _check_names(expected: Tensors, given: Tensors) -> list[str]:

@@ -1,0 +1,51 @@
+"""Special tokens around and between texts, as the post-processor of a tokenizer.json has them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tokenizers
+
+from firth.tokens.tokenizer import BOS, EOS, Tokenizer
+
+
+class SpecialTokens(NamedTuple):
+    """Tokens around and between texts."""
+
+    before: tuple[int, ...]
+    between: tuple[int, ...]
+    end: tuple[int, ...]
+    second: int  # segment of the second text
+
+
+NO_SPECIAL_TOKENS = SpecialTokens((), (), (), 0)
+
+
+def tokenizer_special_tokens(backend: tokenizers.Tokenizer) -> SpecialTokens | None:
+    """The special tokens of the post-processor of a tokenizer.json, if it has a template for pairs."""
+    if backend.post_processor is None:
+        return None
+    found = backend.encode("a", "b")
+    first, second = ([index for index, text in enumerate(found.sequence_ids) if text == own] for own in (0, 1))
+    if not first or not second:
+        return None
+    outside = slice(0, first[0]), slice(first[-1] + 1, second[0]), slice(second[-1] + 1, None)
+    before, between, end = (tuple(found.ids[part]) for part in outside)
+    return SpecialTokens(before, between, end, found.type_ids[second[0]])
+
+
+class PairFormat(NamedTuple):
+    """The special tokens of the source and the target that an encoder and its decoder read."""
+
+    before: tuple[int, ...] = (BOS,)
+    """Before a source."""
+    end: tuple[int, ...] = (EOS,)
+    """After a source; a target ends with EOS."""
+    start: int = EOS
+    """What the decoder reads first."""
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> PairFormat:
+        """That of training, unless a tokenizer has a template of pairs: before, source, end, start, target."""
+        found = tokenizer_special_tokens(tokenizer.backend)
+        return cls(found.before, found.between[:-1], found.between[-1]) if found and found.between else cls()
