@@ -56,7 +56,7 @@ class CausalNet(NetModel, LanguageModel):
         most = max_length(self.recipe)
         if most is not None:
             return most, most // 2
-        return max(_WINDOW, 2 * self.recipe.encoder.context), self.recipe.encoder.context
+        return max(_WINDOW, 2 * self.recipe.encoder.receptive_field), self.recipe.encoder.receptive_field
 
     def token_logprobs(self, stream: TokenStream) -> LogProbs:
         text = self._text(stream)
