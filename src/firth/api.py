@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from firth.artifact.any_model import AnyModel
 
 _COLUMNS = "--field ROLE=NAME"
-SUITES = ("words", "analogies", "context", "probe", "classify", "task", "translation", "retrieval")
+SUITES = ("words", "analogies", "context", "probe", "classify", "task", "translation", "retrieval", "pairs")
 
 
 def load(folder: str | Path, *, verify: bool = True) -> AnyModel:
@@ -203,6 +203,7 @@ def evaluate(
     beams: int | None = None,
     layer: str | int | None = None,
     pooling: str | None = None,
+    floors: Sequence[str | Path | Model] = (),
 ) -> dict[str, Any]:
     """The metrics of a model on test files, as `firth evaluate --json` prints them.
 
@@ -211,7 +212,8 @@ def evaluate(
     (add or mul) and `restrict` (to the most frequent words) are for analogies, `columns` (such as `text_a=review`) for
     labelled files, `skip_bad`, `seed` and `out` for tasks: the error analysis is written to `out`, an HTML file that is
     replaced only with `force`. `task` names one of several that the model was fine-tuned for; `pair` (the columns),
-    `beams` and `seed` are for translation, `layer` and `pooling` for retrieval.
+    `beams` and `seed` are for translation, `layer` and `pooling` for retrieval. The suite `pairs` compares right
+    sentences with wrong ones; `floors` are further models that are measured on them.
     """
     paths = [require_path(file, "files", "a test file") for file in files]
     page = None if out is None else require_path(out, "out", "the HTML file to write")
@@ -225,10 +227,12 @@ def evaluate(
     pooled: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     if pooled and suite != "retrieval":
         raise ArgumentError(f"--{next(iter(pooled))} belongs to the suite retrieval, not to {suite}: leave it out.")
+    if floors and suite != "pairs":
+        raise ArgumentError(f"--floor belongs to the suite pairs, not to {suite}: leave it out.")
     if suite == "task":
         reading = {"task": task, "columns": columns, "skip_bad": skip_bad, "seed": seed}
         return _evaluate_task(model, paths[0], page, reading)
-    from firth.report import classify, retrieval, suites
+    from firth.report import classify, minimal_pairs, retrieval, suites
     from firth.report.translation import evaluate_translation
 
     suite_of: dict[str, Callable[[Any, Sequence[Path]], dict[str, Any]]] = {
@@ -239,6 +243,7 @@ def evaluate(
         "classify": lambda loaded, paths: classify.evaluate_labels(loaded, paths, columns),
         "translation": lambda loaded, paths: evaluate_translation(loaded, paths, pair, beams=beams or 4, seed=seed),
         "retrieval": lambda loaded, paths: retrieval.evaluate_retrieval(loaded, paths, **pooled),
+        "pairs": lambda loaded, paths: minimal_pairs.evaluate_pairs(loaded, paths, _named(floors)),
     }
     return suite_of[suite](_loaded(model) if suite == "classify" else without_tasks(_loaded(model)), paths)
 
@@ -307,6 +312,16 @@ def verify(path: str | Path) -> dict[str, Any]:
 
         return verify_arpa(folder)
     return verify_artifact(folder)
+
+
+def _named(models: Sequence[str | Path | Model]) -> dict[str, Any]:
+    """Loaded models by the names of their folders, or by number."""
+    names = [Path(one).resolve().name if isinstance(one, str | Path) else "" for one in models]
+    is_single = len(set(names)) == len(names)
+    return {
+        name if name and is_single else f"{name or 'model'} {number}": _loaded(model)
+        for number, (name, model) in enumerate(zip(names, models, strict=True), 1)
+    }
 
 
 def _loaded(model: Any) -> Any:
