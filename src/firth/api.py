@@ -204,6 +204,10 @@ def evaluate(
     layer: str | int | None = None,
     pooling: str | None = None,
     floors: Sequence[str | Path | Model] = (),
+    shots: int | None = None,
+    train: str | Path | None = None,
+    template: str | None = None,
+    answers: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The metrics of a model on test files, as `firth evaluate --json` prints them.
 
@@ -214,6 +218,10 @@ def evaluate(
     replaced only with `force`. `task` names one of several that the model was fine-tuned for; `pair` (the columns),
     `beams` and `seed` are for translation, `layer` and `pooling` for retrieval. The suite `pairs` compares right
     sentences with wrong ones; `floors` are further models that are measured on them.
+
+    With `shots` a language model answers a task without training, after so many examples of the file `train` in its
+    prompt; `template` is how an example is written, such as `{text_a} : {label}`, `answers` are
+    words for labels, such as `1=good`, and `task` is classify, pair or choice.
     """
     paths = [require_path(file, "files", "a test file") for file in files]
     page = None if out is None else require_path(out, "out", "the HTML file to write")
@@ -229,6 +237,10 @@ def evaluate(
         raise ArgumentError(f"--{next(iter(pooled))} belongs to the suite retrieval, not to {suite}: leave it out.")
     if floors and suite != "pairs":
         raise ArgumentError(f"--floor belongs to the suite pairs, not to {suite}: leave it out.")
+    prompting: dict[str, Any] = {"shots": shots, "train": train, "template": template, "answers": answers or None}
+    if any(value is not None for value in prompting.values()):
+        reading = {"task": task, "columns": columns, "skip_bad": skip_bad, "seed": seed, "answers": answers}
+        return _evaluate_shots(model, suite, paths, prompting, **reading)
     if suite == "task":
         reading = {"task": task, "columns": columns, "skip_bad": skip_bad, "seed": seed}
         return _evaluate_task(model, paths[0], page, reading)
@@ -266,6 +278,24 @@ def _check_evaluation(suite: str, paths: Sequence[Path], method: str, restrict: 
     for option, value in given.items():
         if value and suite != "task" and (option, suite) != (_COLUMNS, "classify"):
             raise ArgumentError(f"{option} belongs to the suite task, not to {suite}: leave it out.")
+
+
+def _evaluate_shots(
+    model: Any, suite: str, paths: Sequence[Path], prompting: dict[str, Any], **reading: Any
+) -> dict[str, Any]:
+    """The metrics of a language model that answers after examples in its prompt."""
+    from firth.apply.few_shot import evaluate_shots
+
+    if suite != "task":
+        raise ArgumentError(
+            f"--shots, --train, --template and --answer belong to the suite task, not to {suite}: leave them out."
+        )
+    train = prompting["train"]
+    file = None if train is None else require_path(train, "train", "a file of labelled examples")
+    shots = prompting["shots"] or 0
+    return evaluate_shots(
+        without_tasks(_loaded(model)), paths[0], shots=shots, train=file, template=prompting["template"], **reading
+    )
 
 
 def _evaluate_task(model: Any, file: Path, page: Path | None, reading: dict[str, Any]) -> dict[str, Any]:

@@ -48,6 +48,10 @@ def evaluate(
     layer: options.Layer = None,
     pooling: options.Pooling = None,
     floor: Annotated[list[Path] | None, Option("--floor", help="Pairs: a further model to compare with.")] = None,
+    shots: options.Shots = None,
+    train: options.ShotsFile = None,
+    template: options.Template = None,
+    answer: options.Answer = None,
     as_json: options.Json = False,
 ) -> None:
     """Evaluate vectors on word pairs, analogies, contexts, a linear probe or translations; a language model; or a task.
@@ -57,6 +61,8 @@ def evaluate(
     Example: firth evaluate sentiment task test.tsv -o report.html
 
     Example: firth evaluate gpt pairs blimp.jsonl --floor kn5 --floor unigram
+
+    Example: firth evaluate gpt task test.tsv --shots 4 --train train.tsv --template "{text_a} : {label}"
     """
     from firth import api
 
@@ -65,6 +71,7 @@ def evaluate(
         require_choice("pooling", pooling, POOLINGS)
     choices: dict[str, Any] = {"method": method, "restrict": restrict, "columns": field or [], "skip_bad": skip_bad}
     choices |= {"pair": pair, "beams": beams, "floors": floor or [], **chosen}
+    choices |= {"shots": shots, "train": train, "template": template, "answers": answer or []}
     report = api.evaluate(model, suite, *files, **choices, out=out, force=force, task=task)
     is_task = suite in ("task", "translation")
     show(as_json, {"suite": suite} | report, lambda: _print_task(report) if is_task else _print(report))
@@ -76,9 +83,9 @@ def _print_task(report: dict[str, Any]) -> None:
     print(INTERVAL)
     printed = {"task", "examples", "baseline", "main"}
     printed |= {one for name in report if name.endswith("_interval") for one in (name, name.removesuffix("_interval"))}
-    print_fields(
-        {name: _format_list(value) for name, value in report.items() if name not in printed and value is not None}
-    )
+    rows = {name: value for name, value in report.items() if name not in printed and value is not None}
+    ways = {f"accuracy by {way}": value for way, value in rows.pop("accuracies", {}).items()}
+    print_fields({name: _format_list(value) for name, value in (ways | rows).items()})
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -46,6 +46,10 @@ class CausalNet(NetModel, LanguageModel):
         LanguageModel.__init__(self, self.recipe, self.tokenizer, self.layout, self.unknown_word_model)
 
     @property
+    def max_tokens(self) -> int | None:
+        return max_length(self.recipe)
+
+    @property
     def has_unlimited_context(self) -> bool:
         """Whether the network is recurrent and reads texts of any length."""
         return max_length(self.recipe) is None and self.recipe.encoder.kind in ("rnn", "lstm")

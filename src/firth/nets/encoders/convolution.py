@@ -19,7 +19,7 @@ from firth.nets.visibility import AttentionMask
 class GatedLayer(nn.Module):
     """h = (X W + b) * sigmoid(X V + c) over the concatenated vectors X of a window (equation 1).
 
-    The rows of W and V are normalised to a learnt length, g v / |v| (Salimans and Kingma 2016).
+    The rows of W and V are normalised to a trained length, g v / |v| (Salimans and Kingma 2016).
     """
 
     def __init__(self, inputs: int, width: int) -> None:
