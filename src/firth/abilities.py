@@ -104,6 +104,19 @@ class Scores(Protocol):
 
 
 @runtime_checkable
+class ScoresTokens(Protocol):
+    """Assigns probabilities to single tokens of texts."""
+
+    @property
+    def token_scorer(self) -> Any:
+        """The `LanguageModel` over ids that scores them."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens of text, special ones included, that it reads at once; None if there is no limit."""
+
+
+@runtime_checkable
 class ScoresBackwards(Protocol):
     """Scores texts from right to left, too."""
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from firth.artifact.any_model import AnyModel
 
 _COLUMNS = "--field ROLE=NAME"
-SUITES = ("words", "analogies", "context", "probe", "classify", "task", "translation", "retrieval")
+SUITES = ("words", "analogies", "context", "probe", "classify", "task", "translation", "retrieval", "pairs")
 
 
 def load(folder: str | Path, *, verify: bool = True) -> AnyModel:
@@ -203,6 +203,11 @@ def evaluate(
     beams: int | None = None,
     layer: str | int | None = None,
     pooling: str | None = None,
+    floors: Sequence[str | Path | Model] = (),
+    shots: int | None = None,
+    train: str | Path | None = None,
+    template: str | None = None,
+    answers: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The metrics of a model on test files, as `firth evaluate --json` prints them.
 
@@ -211,7 +216,12 @@ def evaluate(
     (add or mul) and `restrict` (to the most frequent words) are for analogies, `columns` (such as `text_a=review`) for
     labelled files, `skip_bad`, `seed` and `out` for tasks: the error analysis is written to `out`, an HTML file that is
     replaced only with `force`. `task` names one of several that the model was fine-tuned for; `pair` (the columns),
-    `beams` and `seed` are for translation, `layer` and `pooling` for retrieval.
+    `beams` and `seed` are for translation, `layer` and `pooling` for retrieval. The suite `pairs` compares right
+    sentences with wrong ones; `floors` are further models that are measured on them.
+
+    With `shots` a language model answers a task without training, after so many examples of the file `train` in its
+    prompt; `template` is how an example is written, such as `{text_a} : {label}`, `answers` are
+    words for labels, such as `1=good`, and `task` is classify, pair or choice.
     """
     paths = [require_path(file, "files", "a test file") for file in files]
     page = None if out is None else require_path(out, "out", "the HTML file to write")
@@ -225,10 +235,16 @@ def evaluate(
     pooled: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     if pooled and suite != "retrieval":
         raise ArgumentError(f"--{next(iter(pooled))} belongs to the suite retrieval, not to {suite}: leave it out.")
+    if floors and suite != "pairs":
+        raise ArgumentError(f"--floor belongs to the suite pairs, not to {suite}: leave it out.")
+    prompting: dict[str, Any] = {"shots": shots, "train": train, "template": template, "answers": answers or None}
+    if any(value is not None for value in prompting.values()):
+        reading = {"task": task, "columns": columns, "skip_bad": skip_bad, "seed": seed, "answers": answers}
+        return _evaluate_shots(model, suite, paths, prompting, **reading)
     if suite == "task":
         reading = {"task": task, "columns": columns, "skip_bad": skip_bad, "seed": seed}
         return _evaluate_task(model, paths[0], page, reading)
-    from firth.report import classify, retrieval, suites
+    from firth.report import classify, minimal_pairs, retrieval, suites
     from firth.report.translation import evaluate_translation
 
     suite_of: dict[str, Callable[[Any, Sequence[Path]], dict[str, Any]]] = {
@@ -239,6 +255,7 @@ def evaluate(
         "classify": lambda loaded, paths: classify.evaluate_labels(loaded, paths, columns),
         "translation": lambda loaded, paths: evaluate_translation(loaded, paths, pair, beams=beams or 4, seed=seed),
         "retrieval": lambda loaded, paths: retrieval.evaluate_retrieval(loaded, paths, **pooled),
+        "pairs": lambda loaded, paths: minimal_pairs.evaluate_pairs(loaded, paths, _named(floors)),
     }
     return suite_of[suite](_loaded(model) if suite == "classify" else without_tasks(_loaded(model)), paths)
 
@@ -261,6 +278,24 @@ def _check_evaluation(suite: str, paths: Sequence[Path], method: str, restrict: 
     for option, value in given.items():
         if value and suite != "task" and (option, suite) != (_COLUMNS, "classify"):
             raise ArgumentError(f"{option} belongs to the suite task, not to {suite}: leave it out.")
+
+
+def _evaluate_shots(
+    model: Any, suite: str, paths: Sequence[Path], prompting: dict[str, Any], **reading: Any
+) -> dict[str, Any]:
+    """The metrics of a language model that answers after examples in its prompt."""
+    from firth.apply.few_shot import evaluate_shots
+
+    if suite != "task":
+        raise ArgumentError(
+            f"--shots, --train, --template and --answer belong to the suite task, not to {suite}: leave them out."
+        )
+    train = prompting["train"]
+    file = None if train is None else require_path(train, "train", "a file of labelled examples")
+    shots = prompting["shots"] or 0
+    return evaluate_shots(
+        without_tasks(_loaded(model)), paths[0], shots=shots, train=file, template=prompting["template"], **reading
+    )
 
 
 def _evaluate_task(model: Any, file: Path, page: Path | None, reading: dict[str, Any]) -> dict[str, Any]:
@@ -307,6 +342,16 @@ def verify(path: str | Path) -> dict[str, Any]:
 
         return verify_arpa(folder)
     return verify_artifact(folder)
+
+
+def _named(models: Sequence[str | Path | Model]) -> dict[str, Any]:
+    """Loaded models by the names of their folders, or by number."""
+    names = [Path(one).resolve().name if isinstance(one, str | Path) else "" for one in models]
+    is_single = len(set(names)) == len(names)
+    return {
+        name if name and is_single else f"{name or 'model'} {number}": _loaded(model)
+        for number, (name, model) in enumerate(zip(names, models, strict=True), 1)
+    }
 
 
 def _loaded(model: Any) -> Any:

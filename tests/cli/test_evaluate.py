@@ -97,8 +97,9 @@ def test_the_command_line_calls_the_function(model: Path, tmp_path: Path, monkey
         "accuracy": 0.25,
     }
     options = {"method": "mul", "restrict": 7, "columns": ["label=kind"], "skip_bad": False, "out": None}
-    others = dict.fromkeys(("task", "pair", "beams", "layer", "pooling"))
-    assert calls == [(model, "words", tmp_path / "a", options | {"force": False} | others)]
+    others = dict.fromkeys(("task", "pair", "beams", "layer", "pooling", "shots", "train", "template"))
+    lists: dict[str, object] = {"floors": [], "answers": []}
+    assert calls == [(model, "words", tmp_path / "a", options | {"force": False} | others | lists)]
 
 
 def test_the_function_takes_what_the_command_line_takes(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from firth.tokens.train import train_tokenizer
 from tests.samples import CHINESE, ENGLISH, small_recipe
 
 NETS = [name for name, entry in RECIPES.items() if entry.family == "nets"]
-CAUSAL = ["xu-bigram", "ffnn", "lbl", "hlbl", "rnn", "lstm", "sa-lstm", "gpt", "gpt2"]
+CAUSAL = ["xu-bigram", "ffnn", "lbl", "hlbl", "cnn-lm", "rnn", "lstm", "sa-lstm", "gpt", "gpt2"]
 MASKED = ["bert", "bert-wwm", "roberta", "albert"]
 TEXTS = [*ENGLISH, *CHINESE]
 

@@ -31,11 +31,11 @@ def evaluate(
     suite: Annotated[
         str,
         Argument(
-            help="words, analogies, context, probe, classify, task, translation or retrieval.",
+            help="words, analogies, context, probe, classify, task, translation, retrieval or pairs.",
             autocompletion=options.completion("suites"),
         ),
     ],
-    files: Annotated[list[Path], Argument(help="Word pairs, analogies, words in context, labelled or parallel texts.")],
+    files: Annotated[list[Path], Argument(help="Word pairs, analogies, labelled or parallel texts, minimal pairs.")],
     method: options.Method = "add",
     restrict: Annotated[int, Option("--restrict", min=1, help="Analogies: only the N most frequent words.")] = 300_000,
     out: Annotated[Path | None, Option("-o", "--out", help="Task: error analysis, such as report.html.")] = None,
@@ -47,13 +47,22 @@ def evaluate(
     beams: Annotated[int | None, Option("--beams", min=1, help="Translation: of beam search; default: 4.")] = None,
     layer: options.Layer = None,
     pooling: options.Pooling = None,
+    floor: Annotated[list[Path] | None, Option("--floor", help="Pairs: a further model to compare with.")] = None,
+    shots: options.Shots = None,
+    train: options.ShotsFile = None,
+    template: options.Template = None,
+    answer: options.Answer = None,
     as_json: options.Json = False,
 ) -> None:
-    """Evaluate vectors on word pairs, analogies, contexts, a linear probe or translations; or a task model.
+    """Evaluate vectors on word pairs, analogies, contexts, a linear probe or translations; a language model; or a task.
 
     Example: firth evaluate sg words ws353.tsv --json
 
     Example: firth evaluate sentiment task test.tsv -o report.html
+
+    Example: firth evaluate gpt pairs blimp.jsonl --floor kn5 --floor unigram
+
+    Example: firth evaluate gpt task test.tsv --shots 4 --train train.tsv --template "{text_a} : {label}"
     """
     from firth import api
 
@@ -61,7 +70,8 @@ def evaluate(
         chosen = {"layer": parse_layer(layer), "pooling": pooling}
         require_choice("pooling", pooling, POOLINGS)
     choices: dict[str, Any] = {"method": method, "restrict": restrict, "columns": field or [], "skip_bad": skip_bad}
-    choices |= {"pair": pair, "beams": beams, **chosen}
+    choices |= {"pair": pair, "beams": beams, "floors": floor or [], **chosen}
+    choices |= {"shots": shots, "train": train, "template": template, "answers": answer or []}
     report = api.evaluate(model, suite, *files, **choices, out=out, force=force, task=task)
     is_task = suite in ("task", "translation")
     show(as_json, {"suite": suite} | report, lambda: _print_task(report) if is_task else _print(report))
@@ -73,20 +83,22 @@ def _print_task(report: dict[str, Any]) -> None:
     print(INTERVAL)
     printed = {"task", "examples", "baseline", "main"}
     printed |= {one for name in report if name.endswith("_interval") for one in (name, name.removesuffix("_interval"))}
-    print_fields(
-        {name: _format_list(value) for name, value in report.items() if name not in printed and value is not None}
-    )
+    rows = {name: value for name, value in report.items() if name not in printed and value is not None}
+    ways = {f"accuracy by {way}": value for way, value in rows.pop("accuracies", {}).items()}
+    print_fields({name: _format_list(value) for name, value in (ways | rows).items()})
 
 
 def _print(report: dict[str, Any]) -> None:
     for part in report.get("files", ()):
         _print(part)
         print()
-    hidden = {"files", "sections", "missing", "labels", *(name for name in report if name.endswith("_interval"))}
+    hidden = {"files", "sections", "missing", "labels", "floors", "paradigms"}
+    hidden |= {name for name in report if name.endswith("_interval")}
     rows = {name: value for name, value in report.items() if name not in hidden and value is not None}
     print_fields({name: f"{_format_list(value)}{format_interval(report, name)}" for name, value in rows.items()})
     if "interval" not in report and any(format_interval(report, name) for name in rows):
         print(INTERVAL)
+    print_fields({f"floor: {name}": value for name, value in report.get("floors", {}).items()})
     if report.get("missing"):
         print(f"missing words: {', '.join(report['missing'][:20])}{', ...' * (len(report['missing']) > 20)}")
     for label, row in report.get("labels", {}).items():
@@ -102,6 +114,8 @@ def _format_list(value: Any) -> str:
 
 def _format_accuracy(section: dict[str, Any]) -> str:
     accuracy = "    –" if section["accuracy"] is None else f"{section['accuracy']:5.1%}"
+    if "pairs" in section:
+        return f"{accuracy}{format_interval(section, 'accuracy')}  of {section['pairs']:,} pairs"
     return f"{accuracy}  of {section['covered']:,} (of {section['questions']:,} questions)"
 
 

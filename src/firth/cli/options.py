@@ -38,6 +38,12 @@ Licence = Annotated[
 Budget = Annotated[str | None, Option("--budget", help="20s, 10min, 3h, 300ktok, 20Mtok, 1e15flop.")]
 
 
+Shots = Annotated[int | None, Option("--shots", min=0, help="Language models: examples in the prompt, untrained.")]
+ShotsFile = Annotated[Path | None, Option("--train", help="With --shots: labelled examples to choose from.")]
+Answer = Annotated[list[str] | None, Option("--answer", help="With --shots: the word of a label, such as 1=good.")]
+Template = Annotated[str | None, Option("--template", help="With --shots: a line such as '{text_a} : {label}'.")]
+
+
 def completion(names: str) -> Callable[[str], list[str]]:
     """A function that completes names of recipes, tasks, formats or suites in a shell.
 

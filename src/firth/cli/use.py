@@ -142,6 +142,9 @@ def generate(
         Path | None, Option("-o", "--out", help="With --source: file of texts to write; .jsonl with scores.")
     ] = None,
     force: options.Force = False,
+    shots: options.Shots = None,
+    train: options.ShotsFile = None,
+    template: options.Template = None,
     as_json: options.Json = False,
 ) -> None:
     """Generate text, or print the most probable next tokens.
@@ -149,6 +152,8 @@ def generate(
     Example: firth generate kn --prompt "the stock" --next 5
 
     Example: firth generate en-de --source "A dog runs." --beams 4
+
+    Example: firth generate gpt --prompt "a fine film" --shots 4 --train reviews.tsv --next 3
     """
     with checking_arguments():
         check_temperature(temperature)
@@ -174,6 +179,10 @@ def generate(
         raise AbilityError(f"{model} reads no source: continue a text with --prompt, or use a transformer.")
     refuse_options({"-o": out}, "texts that continue a prompt are printed")
     beams, length = beams or 1, length or 50
+    if shots is not None or train is not None or template is not None:
+        from firth.apply.few_shot import shots_prompt
+
+        prompt = shots_prompt(loaded, prompt, shots or 0, train, template=template, seed=seed)
     if not isinstance(loaded, Generates):
         raise AbilityError(f"{model} cannot generate text: generate with a language model, such as gpt, lstm or mkn5.")
     if next_count is not None:

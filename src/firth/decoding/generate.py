@@ -166,22 +166,42 @@ class BeamSearch:
         if self.no_repeat_ngram:
             for row, beam in enumerate(self.active):
                 log_probabilities[row, blocked_tokens(beam.hypothesis.tokens, self.no_repeat_ngram)] = -torch.inf
-        ending = log_probabilities[:, EOS].tolist()
-        best = log_probabilities.topk(min(self.beams + 1, log_probabilities.shape[1]))
-        scores, tokens = (found.tolist() for found in best)
-        candidates: list[list[_Beam]] = [[] for _ in self.finished]
-        for row, beam in enumerate(self.active):
-            for score, token in zip(scores[row], tokens[row], strict=True):
-                if score > -math.inf:
-                    candidates[beam.source].append(_Beam(row, beam.source, _extended(beam.hypothesis, token, score)))
+        candidates = self._candidates(log_probabilities)
         if not self.early_stopping:
-            for row, beam in enumerate(self.active):
-                if ending[row] > -math.inf:
-                    self.finished[beam.source].append(_extended(beam.hypothesis, EOS, ending[row]))
+            for beam, ending in zip(self.active, log_probabilities[:, EOS].tolist(), strict=True):
+                if ending > -math.inf:
+                    self.finished[beam.source].append(_extended(beam.hypothesis, EOS, beam.hypothesis.score + ending))
         self.active = []
-        for source, beams in enumerate(candidates):
-            beams.sort(key=lambda beam: -beam.hypothesis.score)
+        for source, beams in candidates.items():
             self._keep(source, beams)
+
+    def _candidates(self, log_probabilities: Tensor) -> dict[int, list[_Beam]]:
+        """The best extensions of the beams of each source, best first, of equal ones the earlier beam.
+
+        Of `beams` beams at most `beams` extensions are ends, so that twice as many are enough.
+        """
+        best = log_probabilities.topk(min(self.beams + 1, log_probabilities.shape[1]))
+        totals = torch.tensor([beam.hypothesis.score for beam in self.active], dtype=torch.float64)
+        sources, slots, first = list[int](), list[int](), list[int]()
+        for row, beam in enumerate(self.active):
+            if not sources or sources[-1] != beam.source:
+                sources.append(beam.source)
+                first.append(row)
+            slots.append((len(sources) - 1) * self.beams + row - first[-1])
+        size = best.values.shape[1]
+        scores = torch.full((len(sources) * self.beams, size), -torch.inf, dtype=torch.float64)
+        scores[slots] = best.values.double() + totals[:, None]
+        sort = scores.view(len(sources), -1).sort(dim=1, descending=True, stable=True)
+        ordered, order = (each[:, : 2 * self.beams].tolist() for each in sort)
+        tokens, found = best.indices.tolist(), dict[int, list[_Beam]]()
+        for source, begin, values, places in zip(sources, first, ordered, order, strict=True):
+            rows = [(begin + place // size, place % size, value) for value, place in zip(values, places, strict=True)]
+            found[source] = [
+                _Beam(row, source, _extended(self.active[row].hypothesis, tokens[row][column], value))
+                for row, column, value in rows
+                if value > -math.inf
+            ]
+        return found
 
     def _keep(self, source: int, candidates: Sequence[_Beam]) -> None:
         """Keep the best unfinished candidates of a source unless it is done."""
@@ -206,7 +226,7 @@ class BeamSearch:
 
 
 def _extended(hypothesis: Hypothesis, token: int, score: float) -> Hypothesis:
-    return Hypothesis((*hypothesis.tokens, token), hypothesis.score + score)
+    return Hypothesis((*hypothesis.tokens, token), score)
 
 
 def blocked_tokens(tokens: Sequence[int], size: int) -> list[int]:

@@ -104,6 +104,20 @@ class LanguageModel(SummarisedModel, ChecksArguments, ABC):
     def next_logprobs(self, history: Sequence[int]) -> npt.NDArray[np.float64]:
         """The log-probability of every token after `history`: (vocabulary,); -inf for `<pad>`, `<s>` and `<mask>`."""
 
+    def wanted_logprobs(self, stream: TokenStream, wanted: npt.NDArray[np.bool_]) -> LogProbs:
+        """`token_logprobs` of the wanted ids; others may have any value, which saves time where each id takes some."""
+        return self.token_logprobs(stream)
+
+    @property
+    def token_scorer(self) -> LanguageModel:
+        """The model itself: see `ScoresTokens`."""
+        return self
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens that the model reads at once; None if there is no limit."""
+        return None
+
     def continue_document(self, stream: TokenStream, context: Any, keep: bool) -> tuple[LogProbs, Any]:
         """`token_logprobs` of a stream that continues a document, and with `keep` the context for the next stream.
 

@@ -46,6 +46,10 @@ class CausalNet(NetModel, LanguageModel):
         LanguageModel.__init__(self, self.recipe, self.tokenizer, self.layout, self.unknown_word_model)
 
     @property
+    def max_tokens(self) -> int | None:
+        return max_length(self.recipe)
+
+    @property
     def has_unlimited_context(self) -> bool:
         """Whether the network is recurrent and reads texts of any length."""
         return max_length(self.recipe) is None and self.recipe.encoder.kind in ("rnn", "lstm")
@@ -56,7 +60,7 @@ class CausalNet(NetModel, LanguageModel):
         most = max_length(self.recipe)
         if most is not None:
             return most, most // 2
-        return max(_WINDOW, 2 * self.recipe.encoder.context), self.recipe.encoder.context
+        return max(_WINDOW, 2 * self.recipe.encoder.receptive_field), self.recipe.encoder.receptive_field
 
     def token_logprobs(self, stream: TokenStream) -> LogProbs:
         text = self._text(stream)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -48,6 +49,16 @@ class MaskedNet(NetModel):
     def predictor(self) -> Network:
         """The network that predicts masked tokens."""
         return self.network
+
+    @property
+    def token_scorer(self) -> TokenScores:
+        """The scores of single tokens: see `ScoresTokens`."""
+        return self._token_scores
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens of text, special ones included, that it reads at once; None if there is no limit."""
+        return max_length(self.recipe)
 
     def score(self, texts: Sequence[str], *, whole_words: bool = False) -> list[Score]:
         """The pseudo-log-likelihood of each text: the sum of the log-probabilities of each token when it is masked.
@@ -159,14 +170,19 @@ class MaskedNet(NetModel):
     def _word_scores(self) -> TokenScores:
         return _WordScores(self, self._pseudo_logprobs)
 
-    def _pseudo_logprobs(self, stream: TokenStream) -> LogProbs:
-        """The log-probability of each token when it is masked, with the rest of its word if known; 0 for ends."""
+    def _pseudo_logprobs(self, stream: TokenStream, wanted: npt.NDArray[np.bool_] | None = None) -> LogProbs:
+        """The log-probability of each token when it is masked, with the rest of its word if known; 0 for ends.
+
+        With `wanted` only of these.
+        """
         ids = stream.ids.astype(np.int64)
         words = stream.words if isinstance(stream, _WordStream) else np.arange(ids.size)
         windows = self._windows(stream)
         counts = windows[:, 3] - windows[:, 2]
         begins, ends, firsts, _ = np.repeat(windows, counts, axis=0).T
         positions = firsts + np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        if wanted is not None:
+            begins, ends, positions = (each[wanted[positions]] for each in (begins, ends, positions))
         logprobs = np.zeros(ids.size)
         with torch.inference_mode(), progress("scoring", positions.size, "tokens") as advance:
             for group in length_groups(ends - begins + 2, equal=True):

@@ -16,6 +16,7 @@ from firth.nets.adjacent_heads import init_adjacent_heads
 from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
 from firth.nets.embedding import LANGUAGES, Embedding
+from firth.nets.encoders.convolution import Convolution
 from firth.nets.encoders.encoder import Encoder
 from firth.nets.encoders.feedforward import Bilinear, IdentityEncoder, WindowEncoder
 from firth.nets.encoders.recurrent import Lstm, Recurrent
@@ -41,6 +42,7 @@ _ENCODERS: dict[str, type[Encoder]] = {
     "none": IdentityEncoder,
     "window": WindowEncoder,
     "bilinear": Bilinear,
+    "cnn": Convolution,
     "rnn": Recurrent,
     "lstm": Lstm,
     "transformer": Transformer,

@@ -15,7 +15,7 @@ from firth.tokens.recipe import TokenizerRecipe
 Format = Literal[
     "stream", "contiguous", "sentences", "segment-pair", "sentence-pair", "full-sentences", "doc-sentences", "parallel"
 ]
-Kind = Literal["none", "window", "bilinear", "rnn", "lstm", "transformer"]
+Kind = Literal["none", "window", "bilinear", "cnn", "rnn", "lstm", "transformer"]
 Output = Literal[
     "full", "tied", "classes", "huffman", "tree", "importance", "nce", "adaptive", "adaptive-tied", "direct", "none"
 ]
@@ -65,7 +65,7 @@ class EncoderRecipe:
     """Transformer: width of the feed-forward layers. LSTM: number of cells, projected to `width`; 0: no projection."""
     heads: int = 12
     context: int = 0
-    """Window and bilinear: tokens on each visible side."""
+    """Window, bilinear and each layer of a CNN: tokens on each visible side."""
     direct_connections: bool = False
     """Window: the input vectors are connected to the output, too (Bengio et al. 2003)."""
     positions: Literal["none", "relative"] = "none"
@@ -109,8 +109,15 @@ class EncoderRecipe:
             raise RecipeError(f"encoder.eps={self.eps} must be above 0 and small, such as 1e-12.")
         if self.kind == "transformer" and self.width % self.heads:
             raise RecipeError(f"encoder.width={self.width} must be a multiple of encoder.heads={self.heads}.")
-        if self.kind in ("window", "bilinear") and self.context < 1:
+        if self.kind in ("window", "bilinear", "cnn") and self.context < 1:
             raise RecipeError(f"encoder.context=0 leaves a {self.kind} without context: set it to 4, say.")
+        if self.kind == "cnn" and self.layers < 1:
+            raise RecipeError("a cnn of encoder.layers=0 has no context: set encoder.layers=8, say.")
+
+    @property
+    def receptive_field(self) -> int:
+        """Tokens on each visible side that a hidden state depends on, if they are limited."""
+        return self.layers * (self.context - 1) + 1 if self.kind == "cnn" else self.context
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -239,7 +239,8 @@ def _score_one(
 class TokenScores(LanguageModel):
     """Scores texts by a function of token streams, for models that are not causal."""
 
-    def __init__(self, model: Any, token_logprobs: Callable[[TokenStream], LogProbs]) -> None:
+    def __init__(self, model: Any, token_logprobs: Callable[..., LogProbs]) -> None:
+        """`token_logprobs` takes a stream and, if it can score a part of it, a mask of the wanted ids."""
         super().__init__(model.recipe, model.tokenizer, model.layout, model.unknown_word_model)
         self._token_logprobs = token_logprobs
 
@@ -248,6 +249,9 @@ class TokenScores(LanguageModel):
 
     def token_logprobs(self, stream: TokenStream) -> LogProbs:
         return self._token_logprobs(stream)
+
+    def wanted_logprobs(self, stream: TokenStream, wanted: npt.NDArray[np.bool_]) -> LogProbs:
+        return self._token_logprobs(stream, wanted)
 
     def next_logprobs(self, history: Sequence[int]) -> LogProbs:
         raise AbilityError("these are scores of whole texts: use a causal model, such as gpt or lstm, for next tokens.")

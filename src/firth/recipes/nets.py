@@ -170,6 +170,18 @@ def lstm() -> NetRecipe:
     )
 
 
+def cnn_lm() -> NetRecipe:
+    """Gated convolutions: a hidden state depends on a window that grows from layer to layer."""
+    base = ffnn()
+    return replace(
+        base,
+        tokenizer=TokenizerRecipe(model="words", vocab_size=30_000),
+        embedding=replace(base.embedding, width=280),
+        encoder=replace(base.encoder, kind="cnn", layers=8, width=900, context=4, direct_connections=False),
+        output=OutputRecipe(kind="adaptive"),
+    )
+
+
 def sa_lstm() -> NetRecipe:
     """An LSTM pre-trained as a sequence autoencoder."""
     base = lstm()

@@ -136,6 +136,8 @@ RECIPES: dict[str, RecipeEntry] = {
     "rnn": _entry(nets.rnn, 2010, "Mikolov et al., Recurrent Neural Network Based Language Model", "ffnn"),
     "lstm": _entry(nets.lstm, 2012, "Sundermeyer et al., LSTM Neural Networks for Language Modeling", "rnn"),
     "sa-lstm": _entry(nets.sa_lstm, 2015, "Dai and Le, Semi-supervised Sequence Learning", "lstm"),
+    "cnn-lm": _entry(nets.cnn_lm, 2017,
+        "Dauphin et al., Language Modeling with Gated Convolutional Networks", "ffnn"),
     "transformer": _entry(nets.transformer, 2017, "Vaswani et al., Attention Is All You Need", "lstm"),
     "elmo": _entry(nets.elmo, 2018, "Peters et al., Deep Contextualized Word Representations", "lstm"),
     "gpt": _entry(nets.gpt, 2018,
