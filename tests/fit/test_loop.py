@@ -22,7 +22,6 @@ from firth.fit import trainer as trainers
 from firth.fit.batches import Batches, Cursor
 from firth.fit.loop import (
     TrainingModule,
-    TrainingState,
     backward,
     make_training_module,
     measure_losses,
@@ -34,6 +33,7 @@ from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.clm import CausalLMHead
 from firth.recipes.nets import resize
 from firth.recipes.table import find_recipe
+from firth.training import TrainingState
 from tests.command import firth as command
 from tests.fit.small_nets import (
     BATCH,

@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +32,7 @@ from firth.nets.network import HiddenStates, Network, Vocabulary, build_network
 from firth.nets.recipe import LearningRecipe, NetRecipe
 from firth.objectives.heads.build import make_heads, union_positions
 from firth.objectives.heads.head import ObjectiveHead
+from firth.training import StepResult, TrainingPlan, TrainingState
 
 PREFETCH = 3
 """Steps whose batches are built ahead."""
@@ -151,52 +151,6 @@ def make_training_module(
         return TrainingModule(network, make_heads(recipe, network))
 
 
-@dataclass
-class TrainingPlan:
-    """The length of a run, decided before the first step."""
-
-    unit: Literal["tokens", "flops"]
-    total: float
-    tokens: int
-    """Expected number, whatever the unit."""
-    short: float = 0.0
-    """The part of the total that uses shorter sequences."""
-    seconds: float | None = None
-    """A time budget: the total is adjusted to the measured speed."""
-    changed: int = 0
-    """The number of adjustments."""
-
-    def amount(self, of: TrainingState | StepBatches) -> float:
-        """The tokens or FLOPs of a state or a step, in the plan's unit."""
-        return of.tokens if self.unit == "tokens" else of.flops
-
-
-@dataclass
-class TrainingState:
-    """The progress of a run: all that a checkpoint holds beside the parameters."""
-
-    step: int = 0
-    tokens: int = 0
-    flops: float = 0.0
-    epoch: int = 0
-    row: int = 0
-    seconds: float = 0.0
-    sums: dict[str, list[float]] = field(default_factory=dict)
-    """Objective -> the sum of its losses and their count since the last record."""
-    records: list[dict[str, Any]] = field(default_factory=list)
-    first: float | None = None
-    """The validation loss before the first step of further training."""
-    best: float | None = None
-    """The lowest validation loss."""
-    waited: int = 0
-    """Validations since then."""
-
-    @property
-    def cursor(self) -> Cursor:
-        """The position of the next step in the text."""
-        return Cursor(self.epoch, self.row)
-
-
 class BatchSource(Protocol):
     """A source of batches."""
 
@@ -222,24 +176,11 @@ class StepBatches(NamedTuple):
     flops: float
 
 
-class StepResult(NamedTuple):
-    """The metrics of an optimisation step."""
-
-    losses: dict[str, tuple[float, int]]
-    """Objective -> the sum of its losses in nats, and the number of predictions."""
-    norm: float
-    """The norm of the gradient before clipping."""
-    lr: float
-    tokens: int
-    loss: float
-    """The weighted sum of the mean losses."""
-
-
 def step_batches(
     batches: BatchSource, module: TrainingModule, recipe: NetRecipe, plan: TrainingPlan, state: TrainingState
 ) -> Iterator[StepBatches]:
     """The batches of each step from a state on, without end."""
-    cursor, done = state.cursor, plan.amount(state)
+    cursor, done = Cursor(state.epoch, state.row), plan.amount(state)
     while True:
         short = done < plan.short
         parts, cursor = batches.step(cursor, max(recipe.sequence.length // _SHORT, 4) if short else None)
