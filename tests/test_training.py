@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,13 +22,12 @@ from firth.training import (
     StepResult,
     Trainer,
     TrainingPlan,
-    TrainingState,
 )
 from tests.memory_checkpointer import MemoryCheckpointer
 
 
 @dataclass(kw_only=True)
-class Counter(Trainer[TrainingState]):
+class Counter(Trainer):
     """Adds the number of each step to a parameter; a step has ten tokens and the losses 1/step and 2."""
 
     notes_changes: ClassVar[bool] = True
@@ -50,13 +49,10 @@ class Counter(Trainer[TrainingState]):
             loss = 1 / self.state.step
             if self.state.step == self.spoil_at:
                 loss = float("nan")
-            yield StepResult({"one": (loss, 1), "two": (4.0, 2)}, None, self.lr, 10, loss + 2.0)
+            yield StepResult({"one": (loss, 1), "two": (4.0, 2)}, self.lr)
 
     def arrays(self) -> Arrays:
         return {"values": self.values}
-
-    def load_arrays(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        self.values[:] = arrays["values"]
 
 
 def counter(
@@ -64,7 +60,7 @@ def counter(
 ) -> Counter:
     plan = TrainingPlan("tokens", total, round(total))
     others = {"plan": plan, "lr": 0.5, "epoch_tokens": 200, "began": time.monotonic()} | others
-    return Counter(state=TrainingState(), checkpointer=memory, file=MetricsFile(folder), **others)
+    return Counter(checkpointer=memory, file=MetricsFile(folder), **others)
 
 
 def timeless(trainer: Counter) -> list[dict[str, Any]]:

@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from firth.errors import TrainingError, reading
+from firth.errors import ArtifactError, TrainingError, reading
 from firth.progress import deferred_interrupts, note, progress
 from firth.records import MetricsFile, Record
 
@@ -64,9 +64,15 @@ class TrainingState:
     """The lowest validation loss."""
     waited: int = 0
     """Validations since then."""
+    losses: list[float] = field(default_factory=list)
+    """The mean loss of each epoch of vectors."""
+    epoch_sums: tuple[float, int] = (0.0, 0)
+    """The sum of the losses and their count in the epoch that has begun."""
 
-
-State = TypeVar("State", bound=TrainingState)
+    def end_epoch(self) -> None:
+        """Add the mean loss of an epoch."""
+        self.losses.append(self.epoch_sums[0] / max(self.epoch_sums[1], 1))
+        self.epoch_sums = 0.0, 0
 
 
 @dataclass
@@ -100,12 +106,17 @@ class StepResult(NamedTuple):
 
     losses: dict[str, tuple[float, int]]
     """Objective -> the sum of its losses in nats, and the number of predictions."""
-    norm: float | None
-    """The norm of the gradient before clipping, if it is computed."""
     lr: float
-    tokens: int
-    loss: float
-    """The weighted sum of the mean losses."""
+    norm: float | None = None
+    """The norm of the gradient before clipping, if it is computed."""
+
+
+def copy_arrays(source: Mapping[str, npt.NDArray[Any]], target: Arrays) -> None:
+    """Copy arrays of a checkpoint; raises `ArtifactError` if one does not fit."""
+    for name, own in target.items():
+        if name not in source or source[name].shape != own.shape or source[name].dtype != own.dtype:
+            raise ArtifactError(f"{name} is missing or has another shape in the checkpoint: train again.")
+        own[...] = source[name]
 
 
 def affordable(speed: float, seconds: float, elapsed: float) -> float:
@@ -144,7 +155,7 @@ class BudgetController:
 
 
 @dataclass(kw_only=True)
-class Trainer(ABC, Generic[State]):
+class Trainer(ABC):
     """A training run in progress."""
 
     unit: ClassVar[str] = "tokens"
@@ -153,7 +164,7 @@ class Trainer(ABC, Generic[State]):
     """Whether the user should know that the plan has changed, having seen it."""
 
     plan: TrainingPlan
-    state: State
+    state: TrainingState = field(default_factory=TrainingState)
     lr: float
     """The peak learning rate."""
     lr_field: str = "lr"
@@ -162,7 +173,7 @@ class Trainer(ABC, Generic[State]):
     """Tokens of an epoch."""
     checkpointer: Checkpointer | None
     file: MetricsFile
-    began: float
+    began: float = field(default_factory=time.monotonic)
     """The start time, shifted by the duration of interruptions."""
     evaluate: Callable[[], dict[str, Any]] | None = None
     """Validation metrics; `valid_loss` is to be minimised."""
@@ -183,9 +194,9 @@ class Trainer(ABC, Generic[State]):
     def arrays(self) -> Arrays:
         """All parameters, sharing their memory."""
 
-    @abstractmethod
     def load_arrays(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Load what `arrays` returned."""
+        copy_arrays(arrays, self.arrays())
 
     def weigh(self, losses: Mapping[str, float]) -> float:
         """The loss that is minimised, from the mean losses."""
@@ -224,10 +235,12 @@ class Trainer(ABC, Generic[State]):
         ):
             advance(self.state.tokens)
             completed = self.completed(_RECORDS), self.completed(self.validations)
+            tokens = self.state.tokens
             for step in steps:
-                self._add_losses(step)
-                done = self.plan.amount(self.state)
-                advance(step.tokens, f"loss {step.loss:.3f}", self.plan.total * self.state.tokens / max(done, 1.0))
+                loss, done = self._add_losses(step), self.plan.amount(self.state)
+                total = self.plan.total * self.state.tokens / max(done, 1.0)
+                advance(self.state.tokens - tokens, f"loss {loss:.3f}", total)
+                tokens = self.state.tokens
                 before, completed = completed, (self.completed(_RECORDS), self.completed(self.validations))
                 if completed != before:
                     self._record(step, validated=completed[1] != before[1])
@@ -244,13 +257,14 @@ class Trainer(ABC, Generic[State]):
                     note(f"no progress in {self.state.waited} validations: the best parameters are used")
                     return
 
-    def _add_losses(self, step: StepResult) -> None:
-        """Add the losses of a step to those since the last record."""
+    def _add_losses(self, step: StepResult) -> float:
+        """Add the losses of a step to those since the last record; returns their weighted mean."""
         for name, (total, count) in step.losses.items():
             sums = self.state.sums.setdefault(name, [0.0, 0])
             self.state.sums[name] = [sums[0] + total, sums[1] + count]
             if not math.isfinite(total):
                 raise TrainingError(f"training diverged: the loss is infinite after step {self.state.step}")
+        return self.weigh({name: total / count for name, (total, count) in step.losses.items() if count})
 
     def _finish(self) -> None:
         """Add the last record, with validation."""
@@ -316,7 +330,7 @@ class Trainer(ABC, Generic[State]):
     def restore(self, arrays: Arrays, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint."""
         with reading("the checkpoint", "remove it and train again"):
-            self.state = type(self.state)(**state["state"])
+            self.state = TrainingState(**state["state"])
             self.load_arrays(arrays)
         best = {name.removeprefix("best."): array for name, array in arrays.items() if name.startswith("best.")}
         self.best = {name: np.array(array) for name, array in best.items()}

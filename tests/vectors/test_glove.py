@@ -230,7 +230,7 @@ def test_a_killed_run_resumes_to_the_same_vectors(job: VectorJob, dies_after: in
 def test_a_state_of_another_run_is_refused(job: VectorJob) -> None:
     checkpointer = MemoryCheckpointer()
     train_glove(SMALL, with_options(job, checkpointer=checkpointer))
-    with pytest.raises(ArtifactError, match="another text or recipe"):
+    with pytest.raises(ArtifactError, match="words is missing or has another shape"):
         train_glove(GloveRecipe(dimension=50, window=3), with_options(job, checkpointer=checkpointer))
 
 

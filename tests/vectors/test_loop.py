@@ -18,7 +18,7 @@ import pytest
 
 from firth.errors import TrainingError
 from firth.text.corpus import read_corpus
-from firth.training import TrainingPlan
+from firth.training import TrainingPlan, TrainingState
 from firth.vectors import loop, word2vec
 from firth.vectors._exact_kernels import (
     clear_counts,
@@ -29,7 +29,7 @@ from firth.vectors._exact_kernels import (
     merge_weight,
 )
 from firth.vectors.job import VectorJob, VectorResult
-from firth.vectors.loop import REPLICAS, BlockPlan, EpochState, SgdTrainer, train_blocks
+from firth.vectors.loop import REPLICAS, BlockPlan, SgdTrainer, train_blocks
 from firth.vectors.recipe import Word2vecRecipe
 from firth.vectors.tables import EmbeddingTable, table_from_matrix, zero_table
 from firth.vectors.word2vec import Word2vecTrainer, train_word2vec
@@ -388,7 +388,7 @@ def test_calibration_changes_no_bit(job: VectorJob) -> None:
 
 
 def test_a_resumed_run_has_the_rest_of_its_time(job: VectorJob) -> None:
-    checkpointer, state = MemoryCheckpointer(), EpochState(step=64, tokens=6400, seconds=1.9)
+    checkpointer, state = MemoryCheckpointer(), TrainingState(step=64, tokens=6400, seconds=1.9)
     plan = TrainingPlan("step", 500, 50_000, seconds=2.0)
     checkpointer.save({"table0": Recorder(50).tables[0].weights}, {"plan": asdict(plan), "state": asdict(state)})
     started = time.monotonic()

@@ -20,19 +20,17 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from firth.cores import in_order
-from firth.errors import ArtifactError, TrainingError
+from firth.errors import TrainingError
 from firth.fit.batches import Cursor
 from firth.fit.memory_bank import MemoryBank
-from firth.fit.optimisers import reset_state
-from firth.fit.schedules import lr_factor
 from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.model import own_tensors
 from firth.nets.network import HiddenStates, Network, Vocabulary, build_network
-from firth.nets.recipe import LearningRecipe, NetRecipe
+from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.build import make_heads, union_positions
 from firth.objectives.heads.head import ObjectiveHead
-from firth.training import StepResult, TrainingPlan, TrainingState
+from firth.training import TrainingPlan, TrainingState, copy_arrays
 
 PREFETCH = 3
 """Steps whose batches are built ahead."""
@@ -129,10 +127,7 @@ class TrainingModule(nn.Module):
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Load what `arrays` returned."""
         self.memory.restore({})
-        for name, own in self.arrays().items():
-            if name not in arrays or arrays[name].shape != own.shape or arrays[name].dtype != own.dtype:
-                raise ArtifactError(f"{name} is missing or has another shape in the checkpoint: train again.")
-            own[...] = arrays[name]
+        copy_arrays(arrays, self.arrays())
         self.memory.restore(arrays)
 
 
@@ -197,32 +192,6 @@ def prefetch(items: Iterator[T], depth: int) -> Generator[T]:
     [0, 1, 2]
     """
     return in_order(lambda _: next(items), repeat(None), 1, depth)
-
-
-def training_steps(
-    module: TrainingModule,
-    optimiser: Optimizer,
-    batches: Iterator[StepBatches],
-    plan: TrainingPlan,
-    state: TrainingState,
-    learning: LearningRecipe,
-    lr: float,
-    seed: int,
-) -> Iterator[StepResult]:
-    """Train until the plan is fulfilled; yields the metrics of each step after updating `state`."""
-    for given in batches:
-        done, more = plan.amount(state), plan.amount(given)
-        if state.step and done + more / 2 > plan.total:  # as close to the plan as whole steps allow
-            return
-        reset_state(optimiser, module.on_progress(done / plan.total))
-        step_lr = lr * lr_factor(learning.schedule, done + more / 2, plan.total, learning.warmup)
-        losses, norm = optimizer_step(module, optimiser, given.parts, learning.clip, step_lr, seed, state.step)
-        state.step += 1
-        state.tokens += given.tokens
-        state.flops += given.flops
-        state.epoch, state.row = given.cursor.epoch, given.cursor.row
-        means = {name: total / count for name, (total, count) in losses.items() if count}
-        yield StepResult(losses, norm, step_lr, given.tokens, weighted_sum(means, module.weights()))
 
 
 def optimizer_step(

@@ -39,7 +39,7 @@ from firth.text.corpus import Corpus
 from firth.text.multilingual import MultilingualCorpus
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import MASK, Tokenizer
-from firth.training import TrainingPlan, TrainingState
+from firth.training import TrainingPlan
 from firth.vectors.job import VectorJob
 from firth.vectors.recipe import Word2vecRecipe
 from firth.vectors.text import TrainingText, training_text
@@ -142,7 +142,6 @@ def open_trainer(
         optimiser=make_optimiser(recipe.learning, module, 0.0),
         batches=batches,
         plan=plan,
-        state=TrainingState(),
         lr=float(recipe.learning.lr),
         epoch_tokens=batches.tokens,
         checkpointer=checkpointer,

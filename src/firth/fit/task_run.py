@@ -40,7 +40,7 @@ from firth.tasks.sequences import SequenceBuilder
 from firth.tasks.tag import find_words_per_token
 from firth.tasks.task import Task, TaskModel, class_weights
 from firth.tokens.coverage import note_poor_coverage
-from firth.training import TrainingPlan, TrainingState
+from firth.training import TrainingPlan
 
 _MAX_VALIDATIONS = 20
 _CRF_NOTE = (
@@ -226,7 +226,6 @@ def open_trainer(run: TaskRun) -> NetTrainer:
         optimiser=make_optimiser(recipe.learning, module, 0.0, module.groups()),
         batches=run.batches,
         plan=plan,
-        state=TrainingState(),
         lr=float(recipe.learning.lr),
         epoch_tokens=run.batches.tokens,
         checkpointer=checkpointer,

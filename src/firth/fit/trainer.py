@@ -17,17 +17,18 @@ from firth.fit.loop import (
     PREFETCH,
     BatchSource,
     TrainingModule,
+    optimizer_step,
     prefetch,
     step_batches,
-    training_steps,
     weighted_sum,
 )
-from firth.fit.optimisers import optimiser_arrays, restore_optimiser
+from firth.fit.optimisers import optimiser_arrays, reset_state, restore_optimiser
+from firth.fit.schedules import lr_factor
 from firth.memory import retain_freed_memory
 from firth.nets.network import Vocabulary
 from firth.nets.recipe import NetRecipe
 from firth.progress import note
-from firth.training import Arrays, Checkpoint, StepResult, Trainer, TrainingState
+from firth.training import Arrays, Checkpoint, StepResult, Trainer
 
 
 @contextmanager
@@ -58,7 +59,7 @@ def note_threads(asked: int | None) -> None:
 
 
 @dataclass(kw_only=True)
-class NetTrainer(Trainer[TrainingState]):
+class NetTrainer(Trainer):
     """A run that trains a network."""
 
     notes_changes: ClassVar[bool] = True
@@ -76,12 +77,22 @@ class NetTrainer(Trainer[TrainingState]):
 
     def steps(self) -> Generator[StepResult]:
         """Optimisation steps on batches that another thread prefetches."""
-        endless = step_batches(self.batches, self.module, self.recipe, self.plan, self.state)
-        learning = self.recipe.learning
-        with closing(prefetch(endless, PREFETCH)) as batches:
-            yield from training_steps(
-                self.module, self.optimiser, batches, self.plan, self.state, learning, self.lr, self.seed
-            )
+        module, plan, state, learning = self.module, self.plan, self.state, self.recipe.learning
+        with closing(prefetch(step_batches(self.batches, module, self.recipe, plan, state), PREFETCH)) as batches:
+            for given in batches:
+                done, more = plan.amount(state), plan.amount(given)
+                if state.step and done + more / 2 > plan.total:  # as close to the plan as whole steps allow
+                    return
+                reset_state(self.optimiser, module.on_progress(done / plan.total))
+                lr = self.lr * lr_factor(learning.schedule, done + more / 2, plan.total, learning.warmup)
+                losses, norm = optimizer_step(
+                    module, self.optimiser, given.parts, learning.clip, lr, self.seed, state.step
+                )
+                state.step += 1
+                state.tokens += given.tokens
+                state.flops += given.flops
+                state.epoch, state.row = given.cursor.epoch, given.cursor.row
+                yield StepResult(losses, lr, norm)
 
     def arrays(self) -> Arrays:
         """All parameters and buffers."""

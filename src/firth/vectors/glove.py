@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from firth.errors import ArtifactError, CorpusError
+from firth.errors import CorpusError
 from firth.training import Arrays, StepResult, Trainer, TrainingPlan
 from firth.vectors import _glove_kernels as kernels
 from firth.vectors.cooccurrence import Cooccurrence, allocate_arrays, count_pairs
 from firth.vectors.job import VectorJob, VectorResult
-from firth.vectors.loop import EpochState
 from firth.vectors.model import VectorModel
 from firth.vectors.recipe import GloveRecipe
 
@@ -153,7 +152,7 @@ def split_tiles(table: Cooccurrence, grid: TileGrid, seed: int, pool: ThreadPool
 
 
 @dataclass(kw_only=True)
-class GloveTrainer(Trainer[EpochState]):
+class GloveTrainer(Trainer):
     """Word and context rows during training; a step trains the tiles of a diagonal."""
 
     unit: ClassVar[str] = "words"
@@ -188,15 +187,15 @@ class GloveTrainer(Trainer[EpochState]):
         for diagonal in rng.permutation(groups)[state.step % groups :]:
             tiles = rows * groups + (rows + diagonal) % groups
             list(self.pool.map(lambda some: self._train_tiles(some, begins), np.array_split(tiles, threads)))
-            before, cells, loss = state.tokens, int(sizes[tiles].sum()), float(self.losses[tiles].sum())
+            cells, loss = int(sizes[tiles].sum()), float(self.losses[tiles].sum())
             state.step += 1
             state.tokens = round(state.step * self.epoch_tokens / groups)
             state.flops += _FLOPS * cells * self.recipe.dimension
             if state.step % groups == 0:
-                state.loss, state.examples = float(self.losses.sum()), len(self.tiles)
+                state.epoch_sums = float(self.losses.sum()), len(self.tiles)
                 state.end_epoch()
                 self.losses[:] = 0
-            yield StepResult({"glove": (loss, cells)}, None, self.lr, state.tokens - before, loss / max(cells, 1))
+            yield StepResult({"glove": (loss, cells)}, self.lr)
 
     def _train_tiles(self, tiles: npt.NDArray[np.int64], begins: npt.NDArray[np.int64]) -> None:
         recipe = self.recipe
@@ -210,13 +209,6 @@ class GloveTrainer(Trainer[EpochState]):
         """The rows, and the losses of the tiles in this epoch."""
         return {"words": self.words, "contexts": self.contexts, "losses": self.losses}
 
-    def load_arrays(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Loads what `arrays` returned."""
-        for name, own in self.arrays().items():
-            if name not in arrays or arrays[name].shape != own.shape or arrays[name].dtype != own.dtype:
-                raise ArtifactError("the checkpoint is from another text or recipe: start again without --resume.")
-            own[:] = arrays[name]
-
 
 def open_trainer(
     recipe: GloveRecipe, job: VectorJob, grid: TileGrid, tiles: Tiles, pool: ThreadPoolExecutor, began: float
@@ -225,7 +217,6 @@ def open_trainer(
     epochs = _num_epochs(recipe, job, len(tiles))
     return GloveTrainer(
         plan=TrainingPlan("step", epochs * grid.groups, epochs * job.text.total),
-        state=EpochState(),
         lr=recipe.lr,
         epoch_tokens=job.text.total,
         checkpointer=job.checkpointer,

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from firth.errors import TrainingError
 from firth.tokens.tokenizer import FIRST_WORD
-from firth.training import Arrays, StepResult, Trainer, TrainingPlan, TrainingState, affordable
+from firth.training import Arrays, StepResult, Trainer, TrainingPlan, affordable
 from firth.vectors._exact_kernels import clear_counts, copy_rows, count_replicas, map_to_copies, merge_rows
 from firth.vectors.job import VectorJob, VectorResult
 from firth.vectors.recipe import Mode, SgdRecipe
@@ -74,20 +74,6 @@ class BlockTrainer(Protocol):
         """Trains on a block; returns the summed loss of its examples before the updates, and their number."""
 
 
-@dataclass
-class EpochState(TrainingState):
-    """The progress of a run, with the loss of each epoch."""
-
-    losses: list[float] = field(default_factory=list)  # the mean loss of each epoch
-    loss: float = 0.0
-    examples: int = 0
-
-    def end_epoch(self) -> None:
-        """Adds the mean loss of an epoch."""
-        self.losses.append(self.loss / max(self.examples, 1))
-        self.loss, self.examples = 0.0, 0
-
-
 def block_size(mode: Mode, words: int) -> int:
     """Words in a block of a text of that many words.
 
@@ -112,12 +98,11 @@ def train_blocks(blocks: BlockTrainer, recipe: SgdRecipe, lr: float, job: Vector
         worker = _Exact(blocks, threads, job.threads) if recipe.mode == "exact" else _Fast(blocks, threads)
         checkpoint = None if job.checkpointer is None else job.checkpointer.load()
         if checkpoint is None and job.seconds is not None:
-            worker(range(REPLICAS), _no_lr)  # compiles, which does not count towards a time budget
+            worker(range(REPLICAS), lambda block: 0.0)  # compiles, which does not count towards a time budget
         began = time.monotonic()
         plan = TrainingPlan.restored(checkpoint) if checkpoint else _make_plan(blocks, recipe, job, worker)
         trainer = SgdTrainer(
             plan=plan,
-            state=EpochState(),
             lr=lr,
             lr_field=job.lr_field,
             epoch_tokens=blocks.num_words,
@@ -137,7 +122,7 @@ def train_blocks(blocks: BlockTrainer, recipe: SgdRecipe, lr: float, job: Vector
 
 
 @dataclass(kw_only=True)
-class SgdTrainer(Trainer[EpochState]):
+class SgdTrainer(Trainer):
     """A run over blocks; each block is a step of the plan."""
 
     unit: ClassVar[str] = "words"
@@ -156,30 +141,23 @@ class SgdTrainer(Trainer[EpochState]):
             if max_lr <= _MIN_LR * self.lr:
                 raise TrainingError(f"training diverged: the vectors grow without bound after step {state.step}")
             decayed_lr = partial(_decayed_lr, self.lr, max_lr, planned)
-            loss, examples = 0.0, 0
-            for one, count in self.worker(segment, decayed_lr):
-                loss, examples = loss + one, examples + count
-                state.loss, state.examples = state.loss + one, state.examples + count
-            before = state.tokens
+            found = self.worker(segment, decayed_lr)
+            for loss, examples in found:
+                state.epoch_sums = state.epoch_sums[0] + loss, state.epoch_sums[1] + examples
             state.step = segment.stop
             state.tokens = round(state.step * blocks.num_words / blocks.num_blocks)
             state.flops = flops_per_word * state.tokens
             if state.step % blocks.num_blocks == 0:
                 state.end_epoch()
             self.text.drop_page_cache()
-            lr, mean = decayed_lr(segment.stop - 1), loss / max(examples, 1)
-            yield StepResult({self.objective: (loss, examples)}, None, lr, state.tokens - before, mean)
+            losses, counts = zip(*found, strict=True)
+            yield StepResult({self.objective: (sum(losses), sum(counts))}, decayed_lr(segment.stop - 1))
         if state.step % blocks.num_blocks:
             state.end_epoch()
 
     def arrays(self) -> Arrays:
         """The tables."""
         return {f"table{number}": table.weights for number, table in enumerate(self.blocks.tables)}
-
-    def load_arrays(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Load what `arrays` returned."""
-        for name, weights in self.arrays().items():
-            weights[:] = arrays[name]
 
     def result(self, model: Any, **metrics: Any) -> VectorResult:
         """The trained model with the losses and the words processed."""
@@ -228,14 +206,9 @@ def _calibrate(worker: Worker, seconds: float) -> float:
     """The blocks that a time budget allows, by the throughput of its first part."""
     started, done = time.monotonic(), 0
     while (elapsed := time.monotonic() - started) < min(_CALIBRATION, 0.1 * seconds):
-        worker(range(done, done + REPLICAS), _no_lr)
+        worker(range(done, done + REPLICAS), lambda block: 0.0)  # a learning rate of zero changes nothing
         done += REPLICAS
     return affordable(done / max(elapsed, 1e-9), seconds, elapsed)
-
-
-def _no_lr(block: int) -> float:
-    """A learning rate that changes nothing."""
-    return 0.0
 
 
 class _Fast:
