@@ -133,7 +133,7 @@ def prepare(benchmark: TaskBenchmark) -> None:
 
 def finetune_ours(folder: Path, threads: int) -> dict[str, Any]:
     import firth
-    from firth.fit.trainer import METRICS
+    from firth.records import METRICS
 
     with tempfile.TemporaryDirectory(dir=folder) as name:
         out = Path(name) / "tuned"

@@ -24,6 +24,8 @@ ORDER = [
         "abilities",
         "prefetch",
         "cache",
+        "records",
+        "training",
     ],
     ["text"],
     ["tokens"],

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from firth.fit.nets import Trainer, open_trainer, torch_settings
+from firth.fit.nets import NetTrainer, open_trainer, torch_settings
 from firth.fit.resolve import fill_in
 from firth.fit.run import Budget, TrainingRun
 from firth.fit.train import train
@@ -109,7 +109,7 @@ def make_run(
     )
 
 
-def open_small(recipe: NetRecipe, run: TrainingRun) -> Trainer:
+def open_small(recipe: NetRecipe, run: TrainingRun) -> NetTrainer:
     """A trainer with its plan, before the first step."""
     tokenizer, store = open_tokens(recipe.tokenizer, run.corpus, 1)
     with torch_settings(1):
@@ -118,20 +118,20 @@ def open_small(recipe: NetRecipe, run: TrainingRun) -> Trainer:
         )
 
 
-def valid_batches(trainer: Trainer) -> Any:
+def valid_batches(trainer: NetTrainer) -> Any:
     """The validation batches of a trainer."""
     assert isinstance(trainer.evaluate, partial)
     return trainer.evaluate.args[1]
 
 
-def trained(trainer: Trainer) -> Trainer:
+def trained(trainer: NetTrainer) -> NetTrainer:
     """The trainer after training."""
     with torch_settings(1):
         trainer.train()
     return trainer
 
 
-def parameters(trainer: Trainer) -> dict[str, Any]:
+def parameters(trainer: NetTrainer) -> dict[str, Any]:
     """A copy of all parameters."""
     return {name: array.copy() for name, array in trainer.module.arrays().items()}
 

@@ -84,11 +84,11 @@ def test_random_parameters_take_over_nothing(folders: dict[str, Path], tmp_path:
 def test_an_interrupted_second_tuning_ends_with_the_same_bits(
     folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from firth.fit.trainer import Trainer
+    from firth.fit.trainer import NetTrainer
 
     tune(folders["tuned"], tmp_path / "whole", "classify", TEXTS)
     monkeypatch.setenv("FIRTH_CHECKPOINT", "0")
-    kept, count = Trainer.save, 0
+    kept, count = NetTrainer.save, 0
 
     def stop(trainer: Any) -> None:
         nonlocal count
@@ -98,7 +98,7 @@ def test_an_interrupted_second_tuning_ends_with_the_same_bits(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "save", stop)
+        patch.setattr(NetTrainer, "save", stop)
         with pytest.raises(KeyboardInterrupt):
             tune(folders["tuned"], tmp_path / "parts", "classify", TEXTS)
     tune(folders["tuned"], tmp_path / "parts", "classify", TEXTS, resume=True)

@@ -87,17 +87,17 @@ def test_a_run_that_was_interrupted_ends_the_same(
 ) -> None:
     few = ["learning.epochs=8"]
     whole = dict(tune(models, tmp_path / "whole", settings=few).arrays())
-    steps = trainers.Trainer._steps
+    steps = trainers.NetTrainer.steps
 
-    def stop(trainer: Any, supply: Any) -> Any:
-        for number, step in enumerate(steps(trainer, supply)):
+    def stop(trainer: Any) -> Any:
+        for number, step in enumerate(steps(trainer)):
             yield step
             if number == 3:
                 trainer.save()
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainers.Trainer, "_steps", stop)
+        patch.setattr(trainers.NetTrainer, "steps", stop)
         with pytest.raises(KeyboardInterrupt):
             tune(models, tmp_path / "parts", settings=few)
     parts = dict(tune(models, tmp_path / "parts", settings=few, resume=True).arrays())

@@ -90,17 +90,17 @@ def test_a_run_that_was_interrupted_ends_the_same(tmp_path: Path, monkeypatch: p
     given: dict[str, Any] = {"size": "tiny", "budget": "3ktok", "threads": 1, "settings": settings, "reload": False}
     train("bert", text(600), out=tmp_path / "whole", **given)
     train("bert", text(600), out=tmp_path / "random", **given | {"settings": [*settings[:3], "embedding.init=random"]})
-    steps = trainers.Trainer._steps
+    steps = trainers.NetTrainer.steps
 
-    def stop(trainer: Any, supply: Any) -> Any:
-        for number, step in enumerate(steps(trainer, supply)):
+    def stop(trainer: Any) -> Any:
+        for number, step in enumerate(steps(trainer)):
             yield step
             if number == 2:
                 trainer.save()
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainers.Trainer, "_steps", stop)
+        patch.setattr(trainers.NetTrainer, "steps", stop)
         with pytest.raises(KeyboardInterrupt):
             train("bert", text(600), out=tmp_path / "parts", **given)
     train("bert", text(600), out=tmp_path / "parts", resume=True, **given)

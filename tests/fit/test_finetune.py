@@ -94,7 +94,7 @@ def test_lower_layers_have_lower_learning_rates(model: Path, monkeypatch: pytest
             seen.update({names[id(one)]: group["scale"] for one in group["params"]})
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(trainers.Trainer, "train", look)
+    monkeypatch.setattr(trainers.NetTrainer, "train", look)
     with pytest.raises(KeyboardInterrupt):
         tune(model, tmp_path / "m", strategy="discriminative", settings=[*TUNING, "layer_decay=0.5"])
     assert seen["heads.classify.head.classifier.weight"] == 1.0
@@ -108,7 +108,7 @@ def test_an_interrupted_run_ends_with_the_same_bits(
 ) -> None:
     tune(model, tmp_path / "whole")
     monkeypatch.setenv("FIRTH_CHECKPOINT", "0")
-    kept = trainers.Trainer.save
+    kept = trainers.NetTrainer.save
     count = 0
 
     def stop(trainer: Any) -> None:
@@ -119,7 +119,7 @@ def test_an_interrupted_run_ends_with_the_same_bits(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainers.Trainer, "save", stop)
+        patch.setattr(trainers.NetTrainer, "save", stop)
         with pytest.raises(KeyboardInterrupt):
             tune(model, tmp_path / "parts")
     tune(model, tmp_path / "parts", resume=True)
@@ -138,7 +138,7 @@ def test_stages_are_reported_and_resumed(model: Path, tmp_path: Path, monkeypatc
     assert losses[1][1] < losses[1][0], "the dev examples are of the same kind as the text of the task"
     assert not (tmp_path / "whole.stages").exists()
     with monkeypatch.context() as patch:
-        patch.setattr(trainers.Trainer, "_steps", interrupted_in_second(trainers.Trainer._steps))
+        patch.setattr(trainers.NetTrainer, "steps", interrupted_in_second(trainers.NetTrainer.steps))
         with pytest.raises(KeyboardInterrupt):
             tune(model, tmp_path / "parts", **more)
     assert (tmp_path / "parts.stages" / "1-domain" / "manifest.json").exists()
@@ -155,13 +155,13 @@ def test_stages_are_reported_and_resumed(model: Path, tmp_path: Path, monkeypatc
 def interrupted_in_second(steps: Any) -> Any:
     calls = 0
 
-    def run(trainer: Any, supply: Any) -> Any:
+    def run(trainer: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 2:
             trainer.save()
             raise KeyboardInterrupt
-        return steps(trainer, supply)
+        return steps(trainer)
 
     return run
 

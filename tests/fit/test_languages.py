@@ -164,7 +164,7 @@ def test_resuming_gives_the_same_bits(tmp_path: Path, monkeypatch: pytest.Monkey
     texts = write_texts(tmp_path)
     settings = {"settings": [*SETTINGS, *more], "valid": texts[2]}
     whole = train(tmp_path / "whole", *texts, **settings)
-    save, saved = trainers.Trainer.save, []
+    save, saved = trainers.NetTrainer.save, []
 
     def saving(self: Any) -> None:
         save(self)
@@ -172,7 +172,7 @@ def test_resuming_gives_the_same_bits(tmp_path: Path, monkeypatch: pytest.Monkey
         if len(saved) in (9, 20):
             raise SwitchedOffError
 
-    monkeypatch.setattr(trainers.Trainer, "save", saving)
+    monkeypatch.setattr(trainers.NetTrainer, "save", saving)
     for resume in (False, True):
         with pytest.raises(SwitchedOffError):
             train(tmp_path / "again", *texts, resume=resume, **settings)

@@ -22,7 +22,6 @@ from firth.fit import trainer as trainers
 from firth.fit.batches import Batches, Cursor
 from firth.fit.loop import (
     TrainingModule,
-    TrainingState,
     backward,
     make_training_module,
     measure_losses,
@@ -34,6 +33,7 @@ from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.clm import CausalLMHead
 from firth.recipes.nets import resize
 from firth.recipes.table import find_recipe
+from firth.training import TrainingState
 from tests.command import firth as command
 from tests.fit.small_nets import (
     BATCH,
@@ -259,7 +259,7 @@ def test_the_optimiser_state_of_a_restructured_layer_is_reset(monkeypatch: pytes
 
     reset: list[int] = []
     monkeypatch.setattr(trainer.module.network.output, "update_structure", update_structure)
-    monkeypatch.setattr(loop, "reset_state", lambda optimiser, new: reset.extend([len(calls)] if list(new) else []))
+    monkeypatch.setattr(trainers, "reset_state", lambda optimiser, new: reset.extend([len(calls)] if list(new) else []))
     trained(trainer)
     assert reset == [10]
     assert calls[0] == 0
@@ -286,7 +286,7 @@ def test_an_interrupt_saves_and_exits_with_130(tmp_path: Path, monkeypatch: pyte
             os.kill(os.getpid(), signal.SIGTERM)
         return take(*given)
 
-    monkeypatch.setattr(loop, "optimizer_step", interrupted)
+    monkeypatch.setattr(trainers, "optimizer_step", interrupted)
     assert command(*arguments).code == 130
     kept = json.loads((tmp_path / "m" / "checkpoint" / "manifest.json").read_text())
     assert kept["state"]["state"]["step"] > 3

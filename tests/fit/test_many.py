@@ -22,15 +22,15 @@ from firth.artifact.folder import open_artifact
 from firth.artifact.models import load
 from firth.errors import AbilityError, RecipeError
 from firth.fit import task_training
-from firth.fit import trainer as trainers
 from firth.fit.batches import Cursor
 from firth.fit.finetune import finetune
 from firth.fit.loop import backward
 from firth.fit.run import Budget
 from firth.fit.search import finetune_all
 from firth.fit.task_training import TaskBatches, TaskMixture, TaskTrainingModule, mixing_shares
-from firth.fit.trainer import Trainer
+from firth.fit.trainer import NetTrainer
 from firth.recipes.values import recipe_from_json, recipe_to_json
+from firth.records import loss_curves
 from firth.tasks.many import ManyModel
 from firth.tasks.recipe import TaskRecipe, default_learning
 from firth.tasks.sequences import InputSequence
@@ -149,16 +149,16 @@ def test_any_step_can_be_made_directly() -> None:
         assert again.step(cursor)[0][0].ids.tolist() == found[cursor]
 
 
-def module_of(bert: Path, tasks: list[dict[str, Any]], out: Path, settings: list[str]) -> Trainer:
+def module_of(bert: Path, tasks: list[dict[str, Any]], out: Path, settings: list[str]) -> NetTrainer:
     """The trainer of a run, before its first step."""
-    seen: list[Trainer] = []
+    seen: list[NetTrainer] = []
 
-    def look(trainer: Trainer) -> None:
+    def look(trainer: NetTrainer) -> None:
         seen.append(trainer)
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "train", look)
+        patch.setattr(NetTrainer, "train", look)
         with pytest.raises(KeyboardInterrupt):
             tune(bert, out, tasks, settings=settings)
     return seen[0]
@@ -263,7 +263,7 @@ def test_metrics_and_curves_of_each_task(tuned: Path) -> None:
         assert record["valid_loss"] == pytest.approx(np.mean(means))
     best = min(record["valid_loss"] for record in validated)
     assert manifest.metrics["mean"] == pytest.approx(1 - best), "the saved parameters are the best in the mean"
-    drawn = [one.name for one in trainers._curves(records, "losses")]
+    drawn = [one.name for one in loss_curves(records, "losses")]
     assert sorted(drawn) == sorted(found), "a curve for each"
     assert (tuned / "curve.svg").stat().st_size > 10_000
 

@@ -11,10 +11,11 @@ import torch
 
 from firth.errors import BudgetError
 from firth.fit import preflight, resolve, trainer
-from firth.fit.loop import TrainingPlan, optimizer_step
-from firth.fit.preflight import BudgetController, Throughput, describe, expected_memory, make_plan, measure
+from firth.fit.loop import optimizer_step
+from firth.fit.preflight import Throughput, describe, expected_memory, make_plan, measure
 from firth.fit.run import Budget
 from firth.nets.recipe import OutputRecipe
+from firth.training import TrainingPlan
 from tests.fit.small_nets import make_run, masked, open_small, parameters, same, small, trained
 
 
@@ -110,33 +111,3 @@ def test_fewer_threads_than_cores_are_explained(
     assert torch.get_num_threads() == before
     expected_note = "other programs are busy: 2 of 4 cores are used; threads sets another number\n"
     assert capsys.readouterr().err == expected_note
-
-
-def run_of(speeds: list[float], plan: TrainingPlan, step: float = 0.01) -> float:
-    """When a run ends whose speed is the first number in its first second, the second in its second..."""
-    controller, done, elapsed = BudgetController(), 0.0, 0.2
-    while done < plan.total:
-        elapsed += step
-        done += step * speeds[min(int(elapsed), len(speeds) - 1)]
-        controller.adjust(plan, done, elapsed)
-    return elapsed
-
-
-def test_a_run_as_fast_as_planned_keeps_its_plan() -> None:
-    plan = TrainingPlan("tokens", 100 * 9.6, 960, seconds=10)
-    assert run_of([100], plan) == pytest.approx(9.8, abs=0.05)
-    assert plan.changed == 0
-    assert plan.total == 960
-
-
-@pytest.mark.parametrize("speeds", [[50], [200], [100, 100, 100, 100, 30], [100, 60, 200, 60, 200, 50, 100], [500, 20]])
-def test_a_run_ends_in_time_whatever_the_machine_does(speeds: list[float]) -> None:
-    plan = TrainingPlan("tokens", 960, 960, seconds=10)
-    assert 9.5 <= run_of(speeds, plan) <= 10.2
-    assert plan.changed > 0
-
-
-def test_without_a_budget_of_time_nothing_is_changed() -> None:
-    plan = TrainingPlan("tokens", 960, 960)
-    assert run_of([10], plan) > 90
-    assert plan.changed == 0

@@ -21,7 +21,7 @@ import firth
 from firth.errors import ArtifactError, BudgetError, OutputError, RecipeError
 from firth.fit import nets
 from firth.fit import trainer as trainers
-from firth.fit.nets import Trainer
+from firth.fit.nets import NetTrainer
 from firth.nets.recipe import NetRecipe, OutputRecipe, SequenceRecipe
 from firth.objectives.registry import parse_objectives
 from tests.command import firth as command
@@ -35,7 +35,7 @@ class SwitchedOffError(Exception):
     """The machine was switched off."""
 
 
-def stop_after(trainer: Trainer, saves: int) -> None:
+def stop_after(trainer: NetTrainer, saves: int) -> None:
     """Train until a number of checkpoints were saved, then crash."""
     assert trainer.checkpointer is not None
     keep, kept = trainer.checkpointer.save, []
@@ -51,7 +51,7 @@ def stop_after(trainer: Trainer, saves: int) -> None:
         trained(trainer)
 
 
-def interrupted(recipe: NetRecipe, folder: Path, moments: list[int], valid: bool = False) -> Trainer:
+def interrupted(recipe: NetRecipe, folder: Path, moments: list[int], valid: bool = False) -> NetTrainer:
     """A run that died after so many saves, was resumed, died again..., and is done."""
     for number, moment in enumerate(moments):
         run = make_run(folder, BUDGET, valid=valid, resume=number > 0)
@@ -171,7 +171,7 @@ def test_a_run_resumes_with_its_number_of_threads(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(trainers, "cores", lambda: 2)
     monkeypatch.setattr(trainers, "free_cores", lambda: 1)
     found = []
-    monkeypatch.setattr(trainers.Trainer, "train", lambda trainer: found.append(torch.get_num_threads()))
+    monkeypatch.setattr(trainers.NetTrainer, "train", lambda trainer: found.append(torch.get_num_threads()))
     with pytest.raises(IndexError):  # a trainer that does nothing has no records
         firth.train(small(), text(), out=tmp_path / "m", budget=BUDGET, resume=True)
     assert found == [2]

@@ -5,25 +5,26 @@ from __future__ import annotations
 import gzip
 import itertools
 import math
-from collections.abc import Mapping
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from firth.artifact.restore import restore
-from firth.errors import ArtifactError, CorpusError, RecipeError
+from firth.errors import ArtifactError, CorpusError, TrainingError
 from firth.text.corpus import read_corpus
 from firth.vectors import _glove_kernels as kernels
 from firth.vectors import glove
 from firth.vectors.cooccurrence import count_pairs
-from firth.vectors.glove import TileGrid, Tiles, split_tiles, train_glove
+from firth.vectors.glove import GloveTrainer, TileGrid, Tiles, open_trainer, split_tiles, train_glove
 from firth.vectors.job import VectorJob
 from firth.vectors.recipe import GloveRecipe
 from tests.command import firth
+from tests.memory_checkpointer import KilledError, MemoryCheckpointer
 from tests.vectors.word_groups import class_words, job_of, nearness, no_special_rows, oracle_job, text_of
 
 SMALL = GloveRecipe(dimension=5, window=3, epochs=4)
@@ -38,27 +39,6 @@ def sentences() -> list[str]:
 @pytest.fixture(scope="module")
 def job(sentences: list[str]) -> VectorJob:
     return job_of(read_corpus([sentences], layout="lines"), seed=3)
-
-
-class Memory:
-    """A checkpointer that keeps in memory, and can die when the state is kept for the n-th time."""
-
-    def __init__(self, dies_after: int | None = None) -> None:
-        self.state: tuple[dict[str, Any], dict[str, Any]] | None = None
-        self.dies_after = dies_after
-        self.times = 0
-
-    def due(self) -> bool:
-        return True
-
-    def save(self, arrays: Mapping[str, npt.NDArray[Any]], state: Mapping[str, Any]) -> None:
-        self.state = {name: array.copy() for name, array in arrays.items()}, {k: list(v) for k, v in state.items()}
-        self.times += 1
-        if self.times == self.dies_after:
-            raise KeyboardInterrupt
-
-    def load(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        return self.state
 
 
 def with_options(job: VectorJob, **options: object) -> VectorJob:
@@ -152,20 +132,21 @@ def test_a_step_goes_down_the_gradient_of_the_loss() -> None:
     np.testing.assert_allclose((context - moved[2]) / lr, gradients[1], rtol=1e-4)
 
 
-def fit_of(recipe: GloveRecipe, job: VectorJob, pool: ThreadPoolExecutor) -> glove._GloveFit:
+def fit_of(recipe: GloveRecipe, job: VectorJob, pool: ThreadPoolExecutor) -> GloveTrainer:
     table = count_pairs(job.text, recipe.window, weighting="harmonic")
     grid = TileGrid.of(np.diff(table.starts), recipe.dimension)
-    return glove._GloveFit(recipe, job, grid, split_tiles(table, grid, job.seed, pool), pool)
+    return open_trainer(recipe, job, grid, split_tiles(table, grid, job.seed, pool), pool, time.monotonic())
 
 
 def test_epochs_equal_the_reference(job: VectorJob) -> None:
     """Tile by tile, diagonal by diagonal, with separate biases."""
     with ThreadPoolExecutor(2) as pool:
-        fit = fit_of(SMALL, with_options(job, threads=2), pool)
+        fit = fit_of(replace(SMALL, epochs=2), with_options(job, threads=2), pool)
         grid, d = fit.grid, SMALL.dimension
         rows = [table.reshape(grid.groups, grid.slots, 2, -1).astype(np.float64) for table in (fit.words, fit.contexts)]
         losses = [twin_epoch(fit.tiles, grid, rows, job.seed, epoch) for epoch in (1, 2)]
-        assert fit.run(2, started=0.0) == pytest.approx(losses, rel=1e-4)
+        fit.train()
+    assert fit.state.losses == pytest.approx(losses, rel=1e-4)
     for one, other in zip((fit.words, fit.contexts), rows, strict=True):
         values = one.reshape(other.shape)
         np.testing.assert_allclose(values[:, :, 0], other[:, :, 0], atol=2e-4)
@@ -196,7 +177,7 @@ def twin_epoch(tiles: Tiles, grid: TileGrid, rows: list[Any], seed: int, epoch: 
 def test_the_loss_is_the_mean_weighted_squared_error(job: VectorJob) -> None:
     """With steps of next to nothing it is that of the first vectors, which is computed here from the table."""
     with ThreadPoolExecutor(1) as pool:
-        fit = fit_of(SMALL, job, pool)
+        fit = fit_of(replace(SMALL, epochs=1), job, pool)
         for rows_of in (fit.words, fit.contexts):
             rows_of.reshape(-1, 2, fit.grid.width)[:, 1] = 1e30
         table = count_pairs(job.text, 3, weighting="harmonic")
@@ -208,7 +189,8 @@ def test_the_loss_is_the_mean_weighted_squared_error(job: VectorJob) -> None:
             for row in range(len(job.text.words))
             for column, x in table.row(row).items()
         ]
-        assert fit.run(1, started=0.0) == [pytest.approx(np.mean(expected), rel=1e-4)]
+        fit.train()
+    assert fit.state.losses == [pytest.approx(np.mean(expected), rel=1e-4)]
 
 
 def test_enough_dimensions_fit_the_table(job: VectorJob) -> None:
@@ -232,37 +214,44 @@ def test_the_smallest_lr_is_no_division_by_zero(job: VectorJob) -> None:
     assert np.all(np.isfinite(train_glove(GloveRecipe(dimension=5, lr=1e-300), job).model.vectors))
 
 
-@pytest.mark.parametrize("dies_after", [1, 3])
+@pytest.mark.parametrize("dies_after", [1, 7, 16, 17, 63])
 def test_a_killed_run_resumes_to_the_same_vectors(job: VectorJob, dies_after: int) -> None:
+    """In the middle of an epoch of sixteen diagonals, at its end, and in the last one."""
     whole = train_glove(SMALL, job)
-    checkpointer = Memory(dies_after)
-    with pytest.raises(KeyboardInterrupt):
+    checkpointer = MemoryCheckpointer(dies_after=dies_after)
+    with pytest.raises(KilledError):
         train_glove(SMALL, with_options(job, checkpointer=checkpointer))
     again = train_glove(SMALL, with_options(job, checkpointer=checkpointer, threads=2))
     assert np.array_equal(whole.model.vectors, again.model.vectors)
     assert whole.metrics == again.metrics
-    assert checkpointer.times == 4
+    assert len(checkpointer.saved) == 4 * 16 - 1, "after every diagonal but the last"
 
 
 def test_a_state_of_another_run_is_refused(job: VectorJob) -> None:
-    checkpointer = Memory()
+    checkpointer = MemoryCheckpointer()
     train_glove(SMALL, with_options(job, checkpointer=checkpointer))
-    with pytest.raises(ArtifactError, match="another text or recipe"):
+    with pytest.raises(ArtifactError, match="words is missing or has another shape"):
         train_glove(GloveRecipe(dimension=50, window=3), with_options(job, checkpointer=checkpointer))
 
 
 def test_divergence_stops_the_run_and_leaves_the_last_checkpoint(job: VectorJob) -> None:
-    checkpointer = Memory()
-    train_glove(GloveRecipe(dimension=5, window=3, epochs=1), with_options(job, checkpointer=checkpointer))
-    assert checkpointer.state is not None
-    arrays, state = checkpointer.state
-    good = {name: array.copy() for name, array in arrays.items()}
-    arrays["words"][0] = np.float32(1e38)
-    with pytest.raises(RecipeError, match=r"diverged in epoch 2: set lr lower"):
+    checkpointer = MemoryCheckpointer(dies_after=16)
+    with pytest.raises(KilledError):
         train_glove(SMALL, with_options(job, checkpointer=checkpointer))
-    assert checkpointer.times == 1
-    assert np.array_equal(good["contexts"], checkpointer.state[0]["contexts"])
-    assert state["losses"] == checkpointer.state[1]["losses"]
+    checkpointer.saved[-1][0]["words"][:] = np.float32(1e38)
+    with pytest.raises(TrainingError, match=r"diverged: .* resume=True settings={'lr': 0.025}, say"):
+        train_glove(SMALL, with_options(job, checkpointer=checkpointer))
+    assert len(checkpointer.saved) == 16
+
+
+def test_an_epoch_has_the_mean_loss_of_its_pairs(job: VectorJob) -> None:
+    result = train_glove(SMALL, job)
+    steps = [record["losses"]["glove"] for record in result.records]
+    assert len(steps) == 4 * 16
+    for epoch, loss in enumerate(result.metrics["losses"]):
+        assert min(steps[16 * epoch :][:16]) < loss < max(steps[16 * epoch :][:16])
+    assert result.records[-1]["epochs"] == 4
+    assert result.records[-1]["tokens"] == result.tokens == 4 * job.text.total
 
 
 def test_budgets_decide_the_epochs(job: VectorJob) -> None:
@@ -309,7 +298,8 @@ def test_it_trains_from_the_command_line(sentences: list[str], tmp_path: Path) -
         outcome = firth("train", "glove", tmp_path / "text.txt", "-o", tmp_path / out, "--threads", threads, *settings)
         assert outcome.code == 0, outcome.err
     infos = [firth("info", tmp_path / out, "--json").json for out in ("one", "two")]
-    assert infos[0]["files"] == infos[1]["files"]
+    one, two = ({k: v for k, v in info["files"].items() if k != "metrics.jsonl"} for info in infos)  # it has times
+    assert one == two
     assert len(infos[0]["metrics"]["losses"]) == 2
 
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
+import json
 import math
 import os
 import signal
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from firth.errors import TrainingError
 from firth.text.corpus import read_corpus
+from firth.training import TrainingPlan, TrainingState
 from firth.vectors import loop, word2vec
 from firth.vectors._exact_kernels import (
     clear_counts,
@@ -30,11 +29,12 @@ from firth.vectors._exact_kernels import (
     merge_weight,
 )
 from firth.vectors.job import VectorJob, VectorResult
-from firth.vectors.loop import REPLICAS, BlockPlan, LoopState, train_blocks
+from firth.vectors.loop import REPLICAS, BlockPlan, SgdTrainer, train_blocks
 from firth.vectors.recipe import Word2vecRecipe
 from firth.vectors.tables import EmbeddingTable, table_from_matrix, zero_table
 from firth.vectors.word2vec import Word2vecTrainer, train_word2vec
 from tests.command import firth
+from tests.memory_checkpointer import KilledError, MemoryCheckpointer
 from tests.vectors.slow_word2vec import slow_block
 from tests.vectors.word_groups import job_of
 
@@ -46,27 +46,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "fasttext": {"min_n": 3, "max_n": 4, "buckets": 80},
 }
 LOSSES = ("negative", "hierarchical", "nce", "softmax")
-
-
-class MemoryCheckpointer:
-    """A checkpointer in memory that can die before or after the n-th checkpoint."""
-
-    def __init__(self, dies_before: int = 0, dies_after: int = 0) -> None:
-        self.states: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        self.dies_before, self.dies_after = dies_before, dies_after
-
-    def due(self) -> bool:
-        return True
-
-    def save(self, arrays: Mapping[str, npt.NDArray[Any]], state: Mapping[str, Any]) -> None:
-        if len(self.states) + 1 == self.dies_before:
-            raise OSError("killed before it was written")
-        self.states.append((copy.deepcopy(dict(arrays)), copy.deepcopy(dict(state))))
-        if len(self.states) == self.dies_after:
-            raise OSError("killed after it was written")
-
-    def load(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        return copy.deepcopy(self.states[-1]) if self.states else None
 
 
 class Recorder:
@@ -142,7 +121,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(job: VectorJob, kind: str, mode:
     recipe = recipe_of(kind, mode=mode, epochs=3)
     whole = train_word2vec(recipe, job)
     for checkpointer in (MemoryCheckpointer(dies_before=times), MemoryCheckpointer(dies_after=times)):
-        with pytest.raises(OSError, match="killed"):
+        with pytest.raises(KilledError):
             train_word2vec(recipe, replace(job, checkpointer=checkpointer))
         kept = len(checkpointer.states)
         assert kept == times - (1 if checkpointer.dies_before else 0)
@@ -203,7 +182,7 @@ def test_a_run_equals_the_reference(job: VectorJob, kind: str, mode: str) -> Non
     recipe = recipe_of(kind, mode=mode)
     trainer, slow = Word2vecTrainer(recipe, job.text, 3), Word2vecTrainer(recipe, job.text, 3)
     tables = [table.matrix().astype(np.float64) for table in slow.tables]
-    state = train_blocks(trainer, recipe, 0.02, replace(job, threads=2 if mode == "exact" else 1))
+    state = train_blocks(trainer, recipe, 0.02, replace(job, threads=2 if mode == "exact" else 1)).state
     width, planned = REPLICAS if mode == "exact" else 1, 2 * trainer.num_blocks
     stops = [*range(0, planned, SEGMENT), trainer.num_blocks, planned]
     losses: list[list[float]] = [[0.0, 0], [0.0, 0]]
@@ -289,7 +268,7 @@ def test_merging_adds_the_changes_of_all_replicas() -> None:
     assert all(np.array_equal(found[0][row], one[order[int(row)]]) for row in alone), "a row of one replica is its copy"
 
 
-def run(recorder: Recorder, job: VectorJob, *, mode: str = "fast", epochs: int = 3, lr: float = 0.5) -> LoopState:
+def run(recorder: Recorder, job: VectorJob, *, mode: str = "fast", epochs: int = 3, lr: float = 0.5) -> SgdTrainer:
     return train_blocks(recorder, Word2vecRecipe(mode=mode, epochs=epochs), lr, job)  # type: ignore[arg-type]
 
 
@@ -348,20 +327,20 @@ def test_the_learning_rate_is_never_zero(job: VectorJob) -> None:
 
 @pytest.mark.parametrize("mode", ["exact", "fast"])
 def test_losses_are_means_over_each_epoch(job: VectorJob, mode: str) -> None:
-    state = run(Recorder(50), replace(job, tokens=100 * 120, threads=2), mode=mode)
+    trainer = run(Recorder(50), replace(job, tokens=100 * 120, threads=2), mode=mode)
     epochs = [[(epoch, block) for block in range(50)] for epoch in range(2)] + [[(2, block) for block in range(20)]]
     expected = [sum(example_loss(*p) for p in positions) / sum(b % 3 for _, b in positions) for positions in epochs]
-    assert state.losses == pytest.approx(expected)
-    assert state.done == state.planned == 120
+    assert trainer.state.losses == pytest.approx(expected)
+    assert trainer.state.step == trainer.plan.total == 120
 
 
 def test_budgets_decide_how_many_blocks_there_are(job: VectorJob) -> None:
-    assert run(Recorder(50), job).done == 150
-    assert run(Recorder(50), replace(job, tokens=7_000)).done == 70
-    assert run(Recorder(50), replace(job, tokens=1)).done == 1
-    assert run(Recorder(50, flops_per_word=20.0), replace(job, flops=20.0 * 100 * 66)).done == 66
-    assert run(Recorder(50, flops_per_word=20.0), replace(job, flops=1.0)).done == 1
-    assert run(Recorder(50), replace(job, seconds=1e-9)).done >= 1
+    assert run(Recorder(50), job).state.step == 150
+    assert run(Recorder(50), replace(job, tokens=7_000)).state.step == 70
+    assert run(Recorder(50), replace(job, tokens=1)).state.step == 1
+    assert run(Recorder(50, flops_per_word=20.0), replace(job, flops=20.0 * 100 * 66)).state.step == 66
+    assert run(Recorder(50, flops_per_word=20.0), replace(job, flops=1.0)).state.step == 1
+    assert run(Recorder(50), replace(job, seconds=1e-9)).state.step >= 1
 
 
 def test_flops_are_counted(job: VectorJob) -> None:
@@ -380,9 +359,9 @@ def test_flops_are_counted(job: VectorJob) -> None:
 def test_a_time_budget_is_met(job: VectorJob, mode: str) -> None:
     recorder = Recorder(50, seconds=0.002)
     started = time.monotonic()
-    state = run(recorder, replace(job, seconds=1.0), mode=mode)
+    trainer = run(recorder, replace(job, seconds=1.0), mode=mode)
     assert 0.65 < time.monotonic() - started < 1.5
-    assert state.done == len(recorder.done()) > 100
+    assert trainer.state.step == len(recorder.done()) > 100
 
 
 @pytest.mark.parametrize("mode", ["exact", "fast"])
@@ -390,9 +369,9 @@ def test_the_plan_follows_the_throughput(job: VectorJob, mode: str) -> None:
     """Updates take longer than the calibration without them."""
     recorder = Recorder(50, seconds=0.001, changing=0.003)
     started = time.monotonic()
-    state = run(recorder, replace(job, seconds=2.0), mode=mode)
+    trainer = run(recorder, replace(job, seconds=2.0), mode=mode)
     assert 1.3 < time.monotonic() - started < 2.6
-    assert state.done == state.planned == len(recorder.done())
+    assert trainer.state.step == math.ceil(trainer.plan.total) == len(recorder.done())
     lrs = [lr for _, _, lr in recorder.done()]
     assert lrs[-1] < 0.2 * lrs[0], "the learning rate has decayed as if the plan had been known"
 
@@ -409,10 +388,9 @@ def test_calibration_changes_no_bit(job: VectorJob) -> None:
 
 
 def test_a_resumed_run_has_the_rest_of_its_time(job: VectorJob) -> None:
-    checkpointer = MemoryCheckpointer()
-    checkpointer.states = [
-        ({"table0": Recorder(50).tables[0].weights}, vars(LoopState(done=64, planned=500, seconds=1.9)))
-    ]
+    checkpointer, state = MemoryCheckpointer(), TrainingState(step=64, tokens=6400, seconds=1.9)
+    plan = TrainingPlan("step", 500, 50_000, seconds=2.0)
+    checkpointer.save({"table0": Recorder(50).tables[0].weights}, {"plan": asdict(plan), "state": asdict(state)})
     started = time.monotonic()
     run(Recorder(50, seconds=0.002), replace(job, seconds=2.0, checkpointer=checkpointer))
     assert time.monotonic() - started < 0.6
@@ -431,11 +409,11 @@ def test_a_time_budget_is_met_by_real_blocks(job: VectorJob) -> None:
 def test_divergence_stops_the_run(job: VectorJob, mode: str) -> None:
     checkpointer = MemoryCheckpointer()
     recipe = recipe_of(lr=10.0, dimension=200, window=8, subsample=0.0, epochs=30, mode=mode)
-    with pytest.raises(TrainingError, match="resume=True and a smaller lr"):
+    with pytest.raises(TrainingError, match=r"resume=True settings={'lr': 5"):
         train_word2vec(recipe, replace(job, checkpointer=checkpointer))
     for arrays, _ in checkpointer.states:
         assert all(np.all(np.isfinite(array)) for array in arrays.values())
-    with pytest.raises(TrainingError, match="train with a smaller lr"):
+    with pytest.raises(TrainingError, match=r"train with settings={'lr': 5"):
         train_word2vec(recipe, job)
 
 
@@ -443,10 +421,10 @@ def test_divergence_stops_the_run(job: VectorJob, mode: str) -> None:
 @pytest.mark.parametrize("table", ["table0", "table1"])
 def test_a_weight_that_is_not_finite_stops_the_run(job: VectorJob, table: str, value: float) -> None:
     checkpointer = MemoryCheckpointer(dies_after=1)
-    with pytest.raises(OSError, match="killed"):
+    with pytest.raises(KilledError):
         train_word2vec(recipe_of(), replace(job, checkpointer=checkpointer))
     checkpointer.states[0][0][table][7 * 16] = value
-    with pytest.raises(TrainingError, match="smaller lr"):
+    with pytest.raises(TrainingError, match=r"diverged: .* resume=True"):
         train_word2vec(recipe_of(), replace(job, checkpointer=checkpointer))
     assert len(checkpointer.states) == 1, "the last good checkpoint remains"
 
@@ -467,8 +445,7 @@ def test_a_table_with_a_nan_stops_the_run_whatever_the_loss_is(job: VectorJob) -
 
 def test_an_interrupt_saves_a_checkpoint_first(job: VectorJob) -> None:
     """Even if none is due; the resumed run ends with the same bytes."""
-    checkpointer, trainer = MemoryCheckpointer(), Word2vecTrainer(recipe_of(), job.text, 3)
-    checkpointer.due = lambda: False  # type: ignore[method-assign]
+    checkpointer, trainer = MemoryCheckpointer(due=False), Word2vecTrainer(recipe_of(), job.text, 3)
     train_block, calls = trainer.train_block, itertools.count()
 
     def interrupted(plan: BlockPlan, lr: float) -> tuple[float, int]:
@@ -479,7 +456,7 @@ def test_an_interrupt_saves_a_checkpoint_first(job: VectorJob) -> None:
     trainer.train_block = interrupted  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         train_blocks(trainer, recipe_of(), 0.05, replace(job, checkpointer=checkpointer))
-    assert [state["done"] for _, state in checkpointer.states] == [SEGMENT]
+    assert [state["state"]["step"] for _, state in checkpointer.states] == [SEGMENT]
     tables = []
     for how in (checkpointer, None):
         again = Word2vecTrainer(recipe_of(), job.text, 3)
@@ -499,5 +476,11 @@ def test_the_same_bytes_from_the_command_line(job: VectorJob, tmp_path: Path) ->
         outcome = firth("train", "skipgram", tmp_path / "text.txt", "-o", out, "--threads", threads, *settings)
         assert outcome.code == 0, outcome.err
         infos.append(firth("info", out, "--json").json)
-    assert infos[0]["files"] == infos[1]["files"]
+    one, two = ({k: v for k, v in info["files"].items() if k != "metrics.jsonl"} for info in infos)  # it has times
+    assert one == two
     assert len(infos[0]["metrics"]["losses"]) == 2
+    records = [json.loads(line) for line in (tmp_path / "2" / "metrics.jsonl").read_text().splitlines()]
+    assert records[-1]["tokens"] == infos[1]["budget"]["spent"]["tokens"] == 2 * len(job.text.ids)
+    assert records[-1]["epochs"] == 2
+    assert [one["losses"]["negative"] for one in records] == [one["loss"] for one in records]
+    assert all(earlier["rate"] > later["rate"] for earlier, later in itertools.pairwise(records[:-1]))

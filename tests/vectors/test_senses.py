@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,15 @@ import numpy as np
 import pytest
 
 from firth.artifact.models import load
-from firth.errors import AbilityError, ArtifactError, RecipeError
+from firth.errors import AbilityError, ArtifactError, RecipeError, TrainingError
 from firth.tokens.tokenizer import FIRST_WORD
 from firth.vectors import clusters
 from firth.vectors.clusters import SenseInventory
-from firth.vectors.job import Arrays, VectorJob
+from firth.vectors.job import VectorJob
 from firth.vectors.recipe import SenseRecipe, Word2vecRecipe
 from firth.vectors.senses import SenseModel, restore_senses, train_senses
 from firth.vectors.text import TrainingText
+from tests.memory_checkpointer import KilledError, MemoryCheckpointer
 from tests.vectors.small_models import save_model, small_tokenizer
 from tests.vectors.topic_text import TOPICS, WORDS, two_faced_text
 from tests.vectors.word_groups import text_of
@@ -53,51 +53,26 @@ def test_the_same_bytes_for_any_number_of_threads() -> None:
     assert not same(one, train_senses(SMALL, job_for(text, seed=1)).model)
 
 
-class KilledError(Exception):
-    """Simulates kill -9."""
-
-
-class Memory:
-    """A checkpointer that keeps copies as files would, and is interrupted at a given number of states."""
-
-    def __init__(self, last: int) -> None:
-        self.last, self.number = last, 0
-        self.state: tuple[Arrays, str] | None = None
-        self.stages: list[str] = []
-
-    def due(self) -> bool:
-        return True
-
-    def save(self, arrays: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-        self.state = {name: array.copy() for name, array in arrays.items()}, json.dumps(state)
-        self.stages.append("first" if state["facts"] is None else "second")
-        self.number += 1
-        if self.number == self.last:
-            raise KilledError
-
-    def load(self) -> tuple[Arrays, dict[str, Any]] | None:
-        if self.state is None:
-            return None
-        arrays = {name: array.copy() for name, array in self.state[0].items()}
-        for array in arrays.values():
-            array.flags.writeable = False
-        return arrays, json.loads(self.state[1])
-
-
 def test_interrupted_anywhere_and_gone_on_with() -> None:
     text, recipe = two_faced_text(1000), replace(SMALL, base=replace(BASE, negatives=5))
-    whole = Memory(-1)
+    whole = MemoryCheckpointer()
     expected = train_senses(recipe, job_for(text, checkpointer=whole))
     assert expected.metrics["ambiguous"] >= 1
-    change = whole.stages.index("second")
-    assert 1 <= change < whole.number - 1  # states of the first training, between them, and of the second
-    for last in {1, change, change + 1, change + 2, whole.number}:
-        checkpointer = Memory(last)
+    change = [state["facts"] is not None for _, state in whole.states].index(True)
+    assert 1 <= change < len(whole.saved) - 1  # states of the first training, between them, and of the second
+    for last in {1, change, change + 1, change + 2, len(whole.saved)}:
+        checkpointer = MemoryCheckpointer(dies_after=last)
         with pytest.raises(KilledError):
             train_senses(recipe, job_for(text, checkpointer=checkpointer))
         found = train_senses(recipe, job_for(text, checkpointer=checkpointer))
         assert same(found.model, expected.model)
         assert (found.tokens, found.metrics) == (expected.tokens, expected.metrics)
+
+
+def test_divergence_names_the_rate_of_the_base() -> None:
+    fast = replace(SMALL, base=replace(BASE, lr=10.0, dimension=200, window=8, epochs=30))
+    with pytest.raises(TrainingError, match=r"diverged: .* train with settings={'base.lr': 5}, say"):
+        train_senses(fast, job_for(two_faced_text()))
 
 
 def test_budgets_are_divided() -> None:

@@ -27,7 +27,7 @@ from firth.fit.resolve_task import FinetuneConfig, labels_of, with_known_labels
 from firth.fit.run import Budget, Text
 from firth.fit.stages import remove_stages, run_stages
 from firth.fit.task_run import FinetuneRun, open_run, open_trainer, save_run, training_metrics
-from firth.fit.trainer import Trainer, torch_settings
+from firth.fit.trainer import NetTrainer, torch_settings
 from firth.recipes.values import Settings, setting_list
 from firth.tasks.many import ManyModel
 from firth.tasks.predictor import Predictor
@@ -135,7 +135,7 @@ def finetune(
     return result
 
 
-def _save(run: FinetuneRun, trainer: Trainer, name: str, stages: list[dict[str, Any]]) -> TaskModel:
+def _save(run: FinetuneRun, trainer: NetTrainer, name: str, stages: list[dict[str, Any]]) -> TaskModel:
     """Write the model with its metrics, and load it."""
     metrics = training_metrics(run, trainer)
     metrics |= {"examples": len(run.config.train), "stages": stages, **run.final_metrics()}

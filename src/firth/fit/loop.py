@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,18 +20,17 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from firth.cores import in_order
-from firth.errors import ArtifactError, TrainingError
+from firth.errors import TrainingError
 from firth.fit.batches import Cursor
 from firth.fit.memory_bank import MemoryBank
-from firth.fit.optimisers import reset_state
-from firth.fit.schedules import lr_factor
 from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.model import own_tensors
 from firth.nets.network import HiddenStates, Network, Vocabulary, build_network
-from firth.nets.recipe import LearningRecipe, NetRecipe
+from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.build import make_heads, union_positions
 from firth.objectives.heads.head import ObjectiveHead
+from firth.training import TrainingPlan, TrainingState, copy_arrays
 
 PREFETCH = 3
 """Steps whose batches are built ahead."""
@@ -129,10 +127,7 @@ class TrainingModule(nn.Module):
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Load what `arrays` returned."""
         self.memory.restore({})
-        for name, own in self.arrays().items():
-            if name not in arrays or arrays[name].shape != own.shape or arrays[name].dtype != own.dtype:
-                raise ArtifactError(f"{name} is missing or has another shape in the checkpoint: train again.")
-            own[...] = arrays[name]
+        copy_arrays(arrays, self.arrays())
         self.memory.restore(arrays)
 
 
@@ -149,52 +144,6 @@ def make_training_module(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed + 1)
         return TrainingModule(network, make_heads(recipe, network))
-
-
-@dataclass
-class TrainingPlan:
-    """The length of a run, decided before the first step."""
-
-    unit: Literal["tokens", "flops"]
-    total: float
-    tokens: int
-    """Expected number, whatever the unit."""
-    short: float = 0.0
-    """The part of the total that uses shorter sequences."""
-    seconds: float | None = None
-    """A time budget: the total is adjusted to the measured speed."""
-    changed: int = 0
-    """The number of adjustments."""
-
-    def amount(self, of: TrainingState | StepBatches) -> float:
-        """The tokens or FLOPs of a state or a step, in the plan's unit."""
-        return of.tokens if self.unit == "tokens" else of.flops
-
-
-@dataclass
-class TrainingState:
-    """The progress of a run: all that a checkpoint holds beside the parameters."""
-
-    step: int = 0
-    tokens: int = 0
-    flops: float = 0.0
-    epoch: int = 0
-    row: int = 0
-    seconds: float = 0.0
-    sums: dict[str, list[float]] = field(default_factory=dict)
-    """Objective -> the sum of its losses and their count since the last record."""
-    records: list[dict[str, Any]] = field(default_factory=list)
-    first: float | None = None
-    """The validation loss before the first step of further training."""
-    best: float | None = None
-    """The lowest validation loss."""
-    waited: int = 0
-    """Validations since then."""
-
-    @property
-    def cursor(self) -> Cursor:
-        """The position of the next step in the text."""
-        return Cursor(self.epoch, self.row)
 
 
 class BatchSource(Protocol):
@@ -222,24 +171,11 @@ class StepBatches(NamedTuple):
     flops: float
 
 
-class StepResult(NamedTuple):
-    """The metrics of an optimisation step."""
-
-    losses: dict[str, tuple[float, int]]
-    """Objective -> the sum of its losses in nats, and the number of predictions."""
-    norm: float
-    """The norm of the gradient before clipping."""
-    lr: float
-    tokens: int
-    loss: float
-    """The weighted sum of the mean losses."""
-
-
 def step_batches(
     batches: BatchSource, module: TrainingModule, recipe: NetRecipe, plan: TrainingPlan, state: TrainingState
 ) -> Iterator[StepBatches]:
     """The batches of each step from a state on, without end."""
-    cursor, done = state.cursor, plan.amount(state)
+    cursor, done = Cursor(state.epoch, state.row), plan.amount(state)
     while True:
         short = done < plan.short
         parts, cursor = batches.step(cursor, max(recipe.sequence.length // _SHORT, 4) if short else None)
@@ -256,32 +192,6 @@ def prefetch(items: Iterator[T], depth: int) -> Generator[T]:
     [0, 1, 2]
     """
     return in_order(lambda _: next(items), repeat(None), 1, depth)
-
-
-def training_steps(
-    module: TrainingModule,
-    optimiser: Optimizer,
-    batches: Iterator[StepBatches],
-    plan: TrainingPlan,
-    state: TrainingState,
-    learning: LearningRecipe,
-    lr: float,
-    seed: int,
-) -> Iterator[StepResult]:
-    """Train until the plan is fulfilled; yields the metrics of each step after updating `state`."""
-    for given in batches:
-        done, more = plan.amount(state), plan.amount(given)
-        if state.step and done + more / 2 > plan.total:  # as close to the plan as whole steps allow
-            return
-        reset_state(optimiser, module.on_progress(done / plan.total))
-        step_lr = lr * lr_factor(learning.schedule, done + more / 2, plan.total, learning.warmup)
-        losses, norm = optimizer_step(module, optimiser, given.parts, learning.clip, step_lr, seed, state.step)
-        state.step += 1
-        state.tokens += given.tokens
-        state.flops += given.flops
-        state.epoch, state.row = given.cursor.epoch, given.cursor.row
-        means = {name: total / count for name, (total, count) in losses.items() if count}
-        yield StepResult(losses, norm, step_lr, given.tokens, weighted_sum(means, module.weights()))
 
 
 def optimizer_step(

@@ -20,7 +20,7 @@ from firth.fit.run import Budget, Text
 from firth.fit.stages import remove_stages, run_stages
 from firth.fit.task_run import FinetuneRun, open_run, open_trainer, save_run, training_metrics
 from firth.fit.task_training import TaskMixture
-from firth.fit.trainer import Trainer, torch_settings
+from firth.fit.trainer import NetTrainer, torch_settings
 from firth.nets.model import NetModel
 from firth.objectives.clm import CausalLM
 from firth.tasks.examples import Example
@@ -188,7 +188,7 @@ def _open(
     return ManyRun(runs, {one.name: one.weight for one in file.tasks}, file.mixing, batches)
 
 
-def _save(run: ManyRun, trainer: Trainer, name: str, examples: int, stages: list[dict[str, Any]]) -> ManyModel:
+def _save(run: ManyRun, trainer: NetTrainer, name: str, examples: int, stages: list[dict[str, Any]]) -> ManyModel:
     """Write the model with the metrics of each task, and load it."""
     metrics = training_metrics(run, trainer) | {"examples": examples, "stages": stages, **run.final_metrics()}
     model = ManyModel(run.recipe, run.base, {one: each.model for one, each in run.runs.items()})

@@ -13,25 +13,17 @@ import numpy.typing as npt
 import torch
 
 from firth.cores import cores
-from firth.errors import RecipeError, reading
+from firth.errors import RecipeError
 from firth.fit import resolve
 from firth.fit.batches import Batches, vocabulary_of
 from firth.fit.languages import language_mixture, with_languages
-from firth.fit.loop import (
-    BatchSource,
-    TrainingModule,
-    TrainingPlan,
-    TrainingState,
-    make_training_module,
-    measure_losses,
-    weighted_sum,
-)
+from firth.fit.loop import BatchSource, TrainingModule, make_training_module, measure_losses, weighted_sum
 from firth.fit.mixture import MixtureSource
 from firth.fit.optimisers import make_optimiser
 from firth.fit.parallel import make_batches
 from firth.fit.preflight import describe, make_plan
 from firth.fit.run import TrainingResult, TrainingRun
-from firth.fit.trainer import CURVE, METRICS, MetricsFile, Trainer, draw_curve, note_threads, to_lines, torch_settings
+from firth.fit.trainer import NetTrainer, note_threads, torch_settings
 from firth.lm.language_model import UnknownWordModel
 from firth.memory import memory_available
 from firth.nets.batch import Batch
@@ -42,10 +34,12 @@ from firth.nets.restore import make_model
 from firth.objectives.heads.head import ObjectiveHead
 from firth.progress import note
 from firth.recipes.values import recipe_to_json
+from firth.records import MetricsFile, record_files
 from firth.text.corpus import Corpus
 from firth.text.multilingual import MultilingualCorpus
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import MASK, Tokenizer
+from firth.training import TrainingPlan
 from firth.vectors.job import VectorJob
 from firth.vectors.recipe import Word2vecRecipe
 from firth.vectors.text import TrainingText, training_text
@@ -97,7 +91,7 @@ def _resolve(recipe: NetRecipe, run: TrainingRun, tokenizer: Tokenizer, store: T
 
 def open_trainer(
     recipe: NetRecipe, run: TrainingRun, tokenizer: Tokenizer, store: TokenStore, start: NetModel | None
-) -> Trainer:
+) -> NetTrainer:
     """A new or resumed run with its plan."""
     if recipe.learning.patience and run.valid is None:
         raise RecipeError("learning.patience waits for progress on held-out text: give some with --valid.")
@@ -133,15 +127,14 @@ def open_trainer(
     if checkpoint is None:
         plan = _plan(recipe, run, module, batches, len(vocabulary), began)
     else:
-        with reading("the checkpoint", "remove it and train again"):
-            plan = TrainingPlan(**checkpoint[1]["plan"])
+        plan = TrainingPlan.restored(checkpoint)
     evaluate = None
     if valid is not None:
         least, most = _VALID_TOKENS
         size = min(max(round(_VALID_FRACTION * plan.tokens), least), most)
         held_out = _open_batches(recipe, run, run.valid, tokenizer, valid, objectives)
         evaluate = partial(_evaluate, module, held_out.fixed(size))
-    trainer = Trainer(
+    trainer = NetTrainer(
         recipe=recipe,
         seed=run.seed,
         vocabulary=vocabulary,
@@ -149,12 +142,14 @@ def open_trainer(
         optimiser=make_optimiser(recipe.learning, module, 0.0),
         batches=batches,
         plan=plan,
-        state=TrainingState(),
+        lr=float(recipe.learning.lr),
+        epoch_tokens=batches.tokens,
         checkpointer=checkpointer,
         file=MetricsFile(run.out),
         threads=run.threads,
         began=began,
         evaluate=evaluate,
+        patience=recipe.learning.patience,
         restores_best=recipe.learning.patience > 0,
     )
     if checkpoint is not None:
@@ -203,7 +198,7 @@ def _plan(
 
 
 def _result(
-    trainer: Trainer, run: TrainingRun, tokenizer: Tokenizer, store: TokenStore, start: NetModel | None
+    trainer: NetTrainer, run: TrainingRun, tokenizer: Tokenizer, store: TokenStore, start: NetModel | None
 ) -> TrainingResult:
     module, state, recipe = trainer.module, trainer.state, trainer.recipe
     heads = ({} if start is None else dict(start.heads)) | module.head_tensors()
@@ -230,8 +225,7 @@ def _result(
     if trainer.plan.changed:
         metrics["plan_changed"] = trainer.plan.changed
     spent = {"seconds": trainer.elapsed, "tokens": state.tokens, "flops": state.flops}
-    files = {METRICS: to_lines(state.records), CURVE: draw_curve(state.records, " + ".join(recipe.names))}
-    return TrainingResult(model, store, spent, metrics, files)
+    return TrainingResult(model, store, spent, metrics, record_files(state.records, " + ".join(recipe.names)))
 
 
 Floats = npt.NDArray[np.float32]

@@ -7,7 +7,6 @@ import math
 import resource
 import sys
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import closing
 from itertools import count
@@ -20,8 +19,6 @@ from firth.fit.loop import (
     PREFETCH,
     BatchSource,
     TrainingModule,
-    TrainingPlan,
-    TrainingState,
     optimizer_step,
     prefetch,
     step_batches,
@@ -29,13 +26,12 @@ from firth.fit.loop import (
 from firth.fit.optimisers import make_optimiser
 from firth.fit.run import Budget
 from firth.nets.recipe import NetRecipe
+from firth.training import TrainingPlan, TrainingState, affordable
 
 _MAX_SECONDS = 20.0  # of measuring
 _BUDGET_FRACTION = 0.1  # of a time budget that measuring may take
 _RUN_FRACTION = 0.03  # of a run without a time budget
 _LONG_STEP = 1.0  # seconds; a longer first step is not measured again
-_TARGET, _LOW, _HIGH = 0.985, 0.96, 1.01  # fractions of a time budget: planned, and bounds between adjustments
-_WINDOW = 0.2  # fraction of a time budget over which the speed is averaged
 
 
 class Throughput(NamedTuple):
@@ -88,7 +84,7 @@ def make_plan(
         raise BudgetError("looking up a table takes no FLOPs to speak of: give the budget in time or tokens.")
     tokens = wanted(throughput)
     if budget is not None and budget.seconds is not None:
-        tokens = max(throughput.speed * (_TARGET * budget.seconds - (time.monotonic() - began)), 1.0)
+        tokens = max(affordable(throughput.speed, budget.seconds, time.monotonic() - began), 1.0)
     plan = TrainingPlan("tokens", tokens, round(tokens), seconds=budget.seconds if budget else None)
     if budget is not None and budget.flops is not None:
         plan.unit, plan.total = "flops", budget.flops
@@ -161,29 +157,3 @@ def show_seconds(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-class BudgetController:
-    """Adjusts the plan of a run that would end too late or too early for its time budget."""
-
-    def __init__(self) -> None:
-        self.history: deque[tuple[float, float]] = deque()
-
-    def adjust(self, plan: TrainingPlan, done: float, elapsed: float) -> bool:
-        """Whether the plan was adjusted, with the amount `done` after `elapsed` seconds."""
-        if plan.seconds is None:
-            return False
-        self.history.append((elapsed, done))
-        window = _WINDOW * plan.seconds
-        while len(self.history) > 2 and elapsed - self.history[1][0] > window:
-            self.history.popleft()
-        began, before = self.history[0]
-        if elapsed - began < 0.1 * window:
-            return False
-        speed = (done - before) / (elapsed - began)
-        end = elapsed + (plan.total - done) / speed
-        if _LOW * plan.seconds <= end <= _HIGH * plan.seconds:
-            return False
-        plan.total = done + max(speed * (_TARGET * plan.seconds - elapsed), 0.0)
-        plan.changed += 1
-        return True

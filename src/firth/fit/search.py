@@ -23,10 +23,10 @@ from firth.fit.checkpoints import clear_finished, is_finished
 from firth.fit.finetune import finetune
 from firth.fit.linear import has_no_states
 from firth.fit.resolve_task import HEAD_LR, finetune_lr
-from firth.fit.trainer import CURVE, METRICS
 from firth.nets.recipe import NetRecipe
 from firth.progress import note
 from firth.recipes.values import Settings, recipe_from_json, setting_list
+from firth.records import CURVE, METRICS
 
 _LR_FACTORS = (1.0, 0.6, 0.4)  # of the default: 5e-5, 3e-5 and 2e-5 for a network of 768 (Devlin et al. 2019)
 _BATCHES = (16, 32)

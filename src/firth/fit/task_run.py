@@ -13,17 +13,17 @@ from typing import Any, Protocol, cast
 import torch
 
 from firth.artifact.models import save
-from firth.errors import CorpusError, reading
+from firth.errors import CorpusError
 from firth.files import digest_bytes
 from firth.fit.backbones import with_recipe
 from firth.fit.checkpoints import CheckpointFolder
-from firth.fit.loop import BatchSource, TrainingPlan, TrainingState
+from firth.fit.loop import BatchSource
 from firth.fit.optimisers import make_optimiser
 from firth.fit.preflight import describe, make_plan
 from firth.fit.resolve import is_unset
 from firth.fit.resolve_task import FinetuneConfig, known_labels, resolve_task, with_known_labels
 from firth.fit.task_training import TaskBatches, TaskTrainingModule
-from firth.fit.trainer import CURVE, METRICS, MetricsFile, Trainer, draw_curve, note_threads, to_lines
+from firth.fit.trainer import NetTrainer, note_threads
 from firth.metrics.tags import scheme_of
 from firth.nets.model import NetModel
 from firth.nets.network import build_network
@@ -31,6 +31,7 @@ from firth.objectives.clm import CausalLM
 from firth.objectives.heads.build import make_heads
 from firth.progress import note
 from firth.recipes.values import recipe_to_json
+from firth.records import MetricsFile, record_files
 from firth.tasks.examples import Example, TagExample, texts_of
 from firth.tasks.generate import EncoderDecoderTask, with_cross_attention
 from firth.tasks.recipe import TaskRecipe
@@ -39,6 +40,7 @@ from firth.tasks.sequences import SequenceBuilder
 from firth.tasks.tag import find_words_per_token
 from firth.tasks.task import Task, TaskModel, class_weights
 from firth.tokens.coverage import note_poor_coverage
+from firth.training import TrainingPlan
 
 _MAX_VALIDATIONS = 20
 _CRF_NOTE = (
@@ -199,7 +201,7 @@ def _take_over(task: Task, earlier: Sequence[Task]) -> None:
         task.init_from_pretraining({f"heads.{name}": one for name, one in earlier[0].state_dict().items()})
 
 
-def open_trainer(run: TaskRun) -> Trainer:
+def open_trainer(run: TaskRun) -> NetTrainer:
     """A new or resumed trainer with its plan."""
     recipe, config = run.recipe, run.config
     network = run.base.network.train()
@@ -207,7 +209,6 @@ def open_trainer(run: TaskRun) -> Trainer:
     if run.lm_weight:
         auxiliary = make_heads(replace(run.base.recipe, objectives=(CausalLM(weight=run.lm_weight),)), network)
     module = TaskTrainingModule(network, run.tasks, recipe, auxiliary)
-    assert isinstance(recipe.learning.lr, float | int)
     net_recipe = replace(recipe.network, learning=recipe.learning)
     checkpointer = CheckpointFolder(config.out, run.identity(), config.resume)
     checkpoint, began = checkpointer.load(), time.monotonic()
@@ -216,9 +217,8 @@ def open_trainer(run: TaskRun) -> Trainer:
         note_threads(config.threads)
         note(describe(plan, throughput, module, run.batches.tokens))
     else:
-        with reading("the checkpoint", "remove it and train again"):
-            plan = TrainingPlan(**checkpoint[1]["plan"])
-    trainer = Trainer(
+        plan = TrainingPlan.restored(checkpoint)
+    trainer = NetTrainer(
         recipe=net_recipe,
         seed=config.seed,
         vocabulary=network.vocabulary,
@@ -226,13 +226,15 @@ def open_trainer(run: TaskRun) -> Trainer:
         optimiser=make_optimiser(recipe.learning, module, 0.0, module.groups()),
         batches=run.batches,
         plan=plan,
-        state=TrainingState(),
+        lr=float(recipe.learning.lr),
+        epoch_tokens=run.batches.tokens,
         checkpointer=checkpointer,
         file=MetricsFile(config.out),
         threads=config.threads,
         began=began,
         evaluate=run.evaluate,
         validations=min(max(round(plan.tokens / run.batches.tokens), 1), _MAX_VALIDATIONS),  # one after each epoch
+        patience=recipe.learning.patience,
         restores_best=True,
     )
     if checkpoint is None:
@@ -242,7 +244,7 @@ def open_trainer(run: TaskRun) -> Trainer:
     return trainer
 
 
-def training_metrics(run: TaskRun, trainer: Trainer) -> dict[str, Any]:
+def training_metrics(run: TaskRun, trainer: NetTrainer) -> dict[str, Any]:
     """The size and the cost of a finished run."""
     return {
         "parameters": sum(one.numel() for one in trainer.module.parameters()),
@@ -253,7 +255,7 @@ def training_metrics(run: TaskRun, trainer: Trainer) -> dict[str, Any]:
     }
 
 
-def save_run(run: TaskRun, trainer: Trainer, model: Any, name: str, metrics: Mapping[str, Any]) -> None:
+def save_run(run: TaskRun, trainer: NetTrainer, model: Any, name: str, metrics: Mapping[str, Any]) -> None:
     """Write the model of a finished run with its metrics."""
     state, config = trainer.state, run.config
     save(
@@ -268,5 +270,5 @@ def save_run(run: TaskRun, trainer: Trainer, model: Any, name: str, metrics: Map
         corpus={"layout": run.base.layout, "examples": metrics["examples"], "model": config.start},
         seed=config.seed,
         metrics=metrics,
-        files={METRICS: to_lines(state.records), CURVE: draw_curve(state.records, name.rpartition("-")[2])},
+        files=record_files(state.records, name.rpartition("-")[2]),
     )

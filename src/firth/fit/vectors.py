@@ -10,7 +10,9 @@ from firth.fit.labels import read_labels
 from firth.fit.run import TrainingResult, TrainingRun
 from firth.memory import trim_heap
 from firth.recipes.values import recipe_to_json
+from firth.records import METRICS, MetricsFile, to_lines
 from firth.tokens.build import open_store
+from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
 from firth.tokens.train import extend_tokenizer
 from firth.vectors.job import VectorJob, VectorResult
@@ -41,7 +43,8 @@ def train_vectors(recipe: VectorRecipe, run: TrainingRun) -> TrainingResult:
     recipe = recipe.with_tokenizer(tokenizer.recipe)
     text, phrases = find_phrases(training_text(store, tokenizer), recipe.phrases)
     settings = recipe_to_json(recipe)
-    settings.pop("lr", None)  # a resumed run may use another one
+    for one in (settings, settings.get("base", {})):
+        one.pop("lr", None)  # a resumed run may use another one
     labels, others = None, {}
     if isinstance(recipe, ClassifierRecipe):
         labels = read_labels(run.corpus, store, tokenizer)
@@ -57,11 +60,12 @@ def train_vectors(recipe: VectorRecipe, run: TrainingRun) -> TrainingResult:
         seconds=budget.seconds if budget else None,
         flops=budget.flops if budget else None,
         checkpointer=run.checkpointer(settings, store, **others),
+        file=MetricsFile(run.out),
         labels=labels.numbers if labels else None,
         names=labels.names if labels else (),
     )
     result = _train(recipe, job)
-    return TrainingResult(result.model, store, run.spent(result.tokens), result.metrics)
+    return _result(result, run, store)
 
 
 def _train(recipe: VectorRecipe, job: VectorJob) -> VectorResult:
@@ -99,6 +103,11 @@ def _train(recipe: VectorRecipe, job: VectorJob) -> VectorResult:
     raise RecipeError(f"nothing trains a {type(recipe).__name__}.")
 
 
+def _result(result: VectorResult, run: TrainingRun, store: TokenStore, **metrics: Any) -> TrainingResult:
+    files = {METRICS: to_lines(result.records)} if result.records else {}  # a plot takes longer than some of them
+    return TrainingResult(result.model, store, run.spent(result.tokens), result.metrics | metrics, files)
+
+
 def adapt_vectors(model: VectorModel, recipe: Word2vecRecipe, run: TrainingRun) -> TrainingResult:
     """The vectors after further training on new text, whose words are added to the vocabulary."""
     if model.phrases is not None:
@@ -121,5 +130,4 @@ def adapt_vectors(model: VectorModel, recipe: Word2vecRecipe, run: TrainingRun) 
         start=model,
     )
     result = train_word2vec(recipe.with_tokenizer(tokenizer.recipe), job)
-    metrics: dict[str, Any] = result.metrics | {"added": len(result.model.words) - known}
-    return TrainingResult(result.model, store, run.spent(result.tokens), metrics)
+    return _result(result, run, store, added=len(result.model.words) - known)

@@ -28,7 +28,7 @@ from firth.vectors.classifier_model import (
     word_hashes,
 )  # fmt: skip
 from firth.vectors.job import VectorJob, VectorResult
-from firth.vectors.loop import BlockPlan, LoopState, train_blocks
+from firth.vectors.loop import BlockPlan, SgdTrainer, train_blocks
 from firth.vectors.recipe import ClassifierRecipe
 from firth.vectors.sampling import alias_table, noise_distribution
 from firth.vectors.subwords import ngram_buckets
@@ -55,12 +55,12 @@ def train_classifier(recipe: ClassifierRecipe, job: VectorJob) -> VectorResult:
         raise CorpusError(f"all texts have the label {job.names[0]!r}: a classifier needs two labels or more.")
     recipe = resolve_defaults(recipe, job.text)
     trainer = ClassifierTrainer(recipe, job.text, job.labels, len(job.names), job.seed)
-    state = _run(trainer, recipe, job)
+    run = _run(trainer, recipe, job)
     metrics = {"ngrams": trainer.used.size, "labels": len(job.names), "texts": texts}
-    return state.result(trainer, trainer.model(recipe, job), job.text, **metrics)
+    return run.result(trainer.model(recipe, job), **metrics)
 
 
-def _run(trainer: ClassifierTrainer, recipe: ClassifierRecipe, job: VectorJob) -> LoopState:
+def _run(trainer: ClassifierTrainer, recipe: ClassifierRecipe, job: VectorJob) -> SgdTrainer:
     """Trains on all blocks that the budget allows.
 
     All texts update the same few label vectors, so that merging parallel blocks would overshoot: exact mode trains on

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from firth.errors import ArtifactError, CorpusError, RecipeError, reading
-from firth.progress import progress
+from firth.errors import CorpusError
+from firth.training import Arrays, StepResult, Trainer, TrainingPlan
 from firth.vectors import _glove_kernels as kernels
 from firth.vectors.cooccurrence import Cooccurrence, allocate_arrays, count_pairs
-from firth.vectors.job import Arrays, VectorJob, VectorResult
+from firth.vectors.job import VectorJob, VectorResult
 from firth.vectors.model import VectorModel
 from firth.vectors.recipe import GloveRecipe
 
@@ -44,12 +45,15 @@ def train_glove(recipe: GloveRecipe, job: VectorJob) -> VectorResult:
         grid = TileGrid.of(np.diff(table.starts), recipe.dimension)
         tiles = split_tiles(table, grid, job.seed, pool)
         del table
-        fit = _GloveFit(recipe, job, grid, tiles, pool)
-        losses = fit.run(_num_epochs(recipe, job, len(tiles)), started)
-    words, contexts = (grid.vectors(rows, recipe.dimension) for rows in (fit.words, fit.contexts))
+        trainer = open_trainer(recipe, job, grid, tiles, pool, started)
+        if job.checkpointer is not None and (checkpoint := job.checkpointer.load()) is not None:
+            trainer.restore(*checkpoint)
+        trainer.train()
+    words, contexts = (grid.vectors(rows, recipe.dimension) for rows in (trainer.words, trainer.contexts))
     model = job.build(VectorModel, recipe, words + contexts, outputs=contexts)
-    metrics = {"pairs": len(tiles), "epochs": len(losses), "losses": losses}
-    return VectorResult(model, len(losses) * job.text.total, metrics)
+    state = trainer.state
+    metrics = {"pairs": len(tiles), "epochs": len(state.losses), "losses": state.losses}
+    return VectorResult(model, state.tokens, metrics, state.records)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,74 +151,83 @@ def split_tiles(table: Cooccurrence, grid: TileGrid, seed: int, pool: ThreadPool
     return Tiles(starts, cells)
 
 
-class _GloveFit:
-    """Word and context rows during training."""
+@dataclass(kw_only=True)
+class GloveTrainer(Trainer):
+    """Word and context rows during training; a step trains the tiles of a diagonal."""
 
-    def __init__(self, recipe: GloveRecipe, job: VectorJob, grid: TileGrid, tiles: Tiles, pool: Any) -> None:
-        self.recipe, self.job, self.grid, self.tiles, self.pool = recipe, job, grid, tiles, pool
-        rng = np.random.default_rng((job.seed, 0))
-        self.words, self.contexts = (grid.initial_rows(rng, recipe.dimension, recipe.lr, bias) for bias in (0, 1))
+    unit: ClassVar[str] = "words"
 
-    def run(self, epochs: int, started: float) -> list[float]:
-        """Trains for at most that many epochs within the time budget; returns the mean loss of each."""
-        losses = self._resume()
-        with progress("training", total=epochs * len(self.tiles), unit="pairs") as advance:
-            advance(len(losses) * len(self.tiles))
-            while len(losses) < epochs:
-                begun = time.monotonic()
-                losses.append(self._run_epoch(len(losses) + 1))
-                advance(len(self.tiles))
-                self._check(losses)
-                if self.job.checkpointer is not None and self.job.checkpointer.due():
-                    self.job.checkpointer.save({"words": self.words, "contexts": self.contexts}, {"losses": losses})
-                now = time.monotonic()
-                if self.job.seconds is not None and now - started + (now - begun) > self.job.seconds:
-                    break  # another epoch would take too long
-        return losses
+    recipe: GloveRecipe
+    job: VectorJob
+    grid: TileGrid
+    tiles: Tiles
+    pool: ThreadPoolExecutor
 
-    def _resume(self) -> list[float]:
-        """Loads the last checkpoint, if any, and returns the losses so far."""
-        checkpoint = self.job.checkpointer.load() if self.job.checkpointer is not None else None
-        if checkpoint is None:
-            return []
-        arrays, state = checkpoint
-        with reading("the checkpoint", "remove it and train again"):
-            self.words, self.contexts = (_matching(arrays, name, self.words) for name in ("words", "contexts"))
-            return [float(loss) for loss in state["losses"]]
+    def __post_init__(self) -> None:
+        rng, recipe = np.random.default_rng((self.job.seed, 0)), self.recipe
+        self.words, self.contexts = (self.grid.initial_rows(rng, recipe.dimension, recipe.lr, bias) for bias in (0, 1))
+        self.losses = np.zeros(self.grid.groups**2)  # of the tiles in this epoch
 
-    def _run_epoch(self, epoch: int) -> float:
-        """Trains on all cells once, in an order that depends on seed and epoch alone; returns the mean loss."""
-        groups, threads = self.grid.groups, self.job.threads
+    def steps(self) -> Generator[StepResult]:
+        """Trains for at most the planned number of epochs within the time budget."""
+        while self.state.step < self.plan.total:
+            begun = time.monotonic()
+            yield from self._run_epoch(self.state.step // self.grid.groups + 1)
+            seconds = self.job.seconds
+            if seconds is not None and self.elapsed + time.monotonic() - begun > seconds:
+                return  # another epoch would take too long
+
+    def _run_epoch(self, epoch: int) -> Iterator[StepResult]:
+        """Trains on all cells once, in an order that depends on seed and epoch alone."""
+        groups, threads, state = self.grid.groups, self.job.threads, self.state
         rng = np.random.default_rng((self.job.seed, epoch))
         sizes = np.diff(self.tiles.starts)
         begins = self.tiles.starts[:-1] + (rng.random(groups * groups) * sizes).astype(np.int64)
-        losses = np.zeros(groups * groups)
         rows = np.arange(groups)
-        for diagonal in rng.permutation(groups):
+        for diagonal in rng.permutation(groups)[state.step % groups :]:
             tiles = rows * groups + (rows + diagonal) % groups
-            list(self.pool.map(lambda some: self._train(some, begins, losses), np.array_split(tiles, threads)))
-        return float(losses.sum()) / len(self.tiles)
+            list(self.pool.map(lambda some: self._train_tiles(some, begins), np.array_split(tiles, threads)))
+            cells, loss = int(sizes[tiles].sum()), float(self.losses[tiles].sum())
+            state.step += 1
+            state.tokens = round(state.step * self.epoch_tokens / groups)
+            state.flops += _FLOPS * cells * self.recipe.dimension
+            if state.step % groups == 0:
+                state.epoch_sums = float(self.losses.sum()), len(self.tiles)
+                state.end_epoch()
+                self.losses[:] = 0
+            yield StepResult({"glove": (loss, cells)}, self.lr)
 
-    def _train(self, tiles: npt.NDArray[np.int64], begins: npt.NDArray[np.int64], losses: npt.NDArray[Any]) -> None:
+    def _train_tiles(self, tiles: npt.NDArray[np.int64], begins: npt.NDArray[np.int64]) -> None:
         recipe = self.recipe
         kernels.train_tiles(
             self.words, self.contexts, self.tiles.cells, self.tiles.cells.view(np.float32), self.tiles.starts, tiles,
             begins, self.grid.groups, self.grid.slots, recipe.dimension, np.float32(recipe.lr),
-            np.float32(math.log(recipe.x_max)), np.float32(recipe.alpha), losses,
+            np.float32(math.log(recipe.x_max)), np.float32(recipe.alpha), self.losses,
         )  # fmt: skip
 
-    def _check(self, losses: list[float]) -> None:
-        """Raises unless all weights are finite: a sum is not if one of its terms is not."""
-        sums = (losses[-1], self.words.sum(dtype=np.float64), self.contexts.sum(dtype=np.float64))
-        if not all(map(math.isfinite, sums)):
-            raise RecipeError(f"training diverged in epoch {len(losses)}: set lr lower than {self.recipe.lr}.")
+    def arrays(self) -> Arrays:
+        """The rows, and the losses of the tiles in this epoch."""
+        return {"words": self.words, "contexts": self.contexts, "losses": self.losses}
 
 
-def _matching(arrays: Arrays, name: str, like: Floats) -> Floats:
-    found = arrays.get(name)
-    if found is None or found.shape != like.shape or found.dtype != like.dtype:
-        raise ArtifactError("the checkpoint is from another text or recipe: start again without --resume.")
-    return np.array(found)
+def open_trainer(
+    recipe: GloveRecipe, job: VectorJob, grid: TileGrid, tiles: Tiles, pool: ThreadPoolExecutor, began: float
+) -> GloveTrainer:
+    """A trainer with initial rows and its plan."""
+    epochs = _num_epochs(recipe, job, len(tiles))
+    return GloveTrainer(
+        plan=TrainingPlan("step", epochs * grid.groups, epochs * job.text.total),
+        lr=recipe.lr,
+        epoch_tokens=job.text.total,
+        checkpointer=job.checkpointer,
+        file=job.file,
+        began=began,
+        recipe=recipe,
+        job=job,
+        grid=grid,
+        tiles=tiles,
+        pool=pool,
+    )
 
 
 def _num_epochs(recipe: GloveRecipe, job: VectorJob, cells: int) -> int:

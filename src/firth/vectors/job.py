@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from firth.errors import BudgetError
+from firth.records import MetricsFile, Record
 from firth.text.layout import Layout
 from firth.tokens.tokenizer import Tokenizer
+from firth.training import Checkpointer
 from firth.vectors.phrases import Phrases
 from firth.vectors.text import TrainingText
-
-Arrays = dict[str, npt.NDArray[Any]]
-
-
-class Checkpointer(Protocol):
-    """Saves the state of a training run, so that it can be resumed after a crash."""
-
-    def due(self) -> bool:
-        """Whether it is time for a checkpoint."""
-
-    def save(self, arrays: Mapping[str, npt.NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Writes a checkpoint atomically."""
-
-    def load(self) -> tuple[Arrays, dict[str, Any]] | None:
-        """The last checkpoint, if there is one and the run is to be resumed."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +30,8 @@ class VectorJob:
     seconds: float | None = None
     flops: float | None = None
     checkpointer: Checkpointer | None = None
+    file: MetricsFile = field(default_factory=MetricsFile)
+    lr_field: str = "lr"  # the field of the recipe with the learning rate, for messages
     phrases: Phrases | None = None  # phrases of the text, for the model to join in other texts
     start: Any = None  # a model to continue training: its words are the first of the text's vocabulary
     labels: npt.NDArray[np.int32] | None = None  # label indices of each document, for classifiers
@@ -71,3 +59,4 @@ class VectorResult:
     model: Any  # its `recipe` is the given one with defaults resolved
     tokens: int  # words of text processed, summed over epochs
     metrics: dict[str, Any] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)  # of training step by step

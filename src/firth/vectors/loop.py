@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from firth.errors import TrainingError, reading
-from firth.progress import deferred_interrupts, progress
+from firth.errors import TrainingError
 from firth.tokens.tokenizer import FIRST_WORD
+from firth.training import Arrays, StepResult, Trainer, TrainingPlan, affordable
 from firth.vectors._exact_kernels import clear_counts, copy_rows, count_replicas, map_to_copies, merge_rows
 from firth.vectors.job import VectorJob, VectorResult
 from firth.vectors.recipe import Mode, SgdRecipe
@@ -37,10 +37,11 @@ _BLOCK_SIZES: dict[Mode, tuple[tuple[float, int], ...]] = {
 _SEGMENT = 32  # blocks between two reports of the loss, checks and possible checkpoints
 _MIN_LR = 1e-4  # as a fraction of the initial learning rate
 _CALIBRATION = 1.0  # seconds of work that measure the throughput for a time budget, at most a tenth of it
-_TIME_FRACTION = 0.95  # of a time budget that is planned
 DEFAULT_EPOCHS = 5
 _MAX_EPOCHS = 1000  # by default, over a small text
 _MIN_WORDS = 5_000_000  # of a run without a budget, within that: fewer leave all vectors close together
+Worker = Callable[[range, Callable[[int], float]], list[tuple[float, int]]]
+"""Trains on some blocks, with a learning rate for each; returns the loss and the number of examples of each."""
 
 
 class BlockPlan(NamedTuple):
@@ -73,29 +74,6 @@ class BlockTrainer(Protocol):
         """Trains on a block; returns the summed loss of its examples before the updates, and their number."""
 
 
-@dataclass
-class LoopState:
-    """The progress and losses of a run."""
-
-    done: int = 0  # blocks
-    planned: int = 0
-    losses: list[float] = field(default_factory=list)  # the mean loss of each epoch
-    loss: float = 0.0
-    examples: int = 0
-    seconds: float = 0.0  # training time, including that before an interruption
-
-    @property
-    def mean_loss(self) -> float:
-        return self.loss / max(self.examples, 1)
-
-    def result(self, trainer: BlockTrainer, model: Any, text: TrainingText, **metrics: Any) -> VectorResult:
-        """The trained model with the losses and the words processed."""
-        words = round(self.done * trainer.num_words / trainer.num_blocks)
-        vocabulary = len(text.words) - FIRST_WORD
-        losses = {"loss": self.losses[-1], "losses": self.losses, "vocabulary": vocabulary}
-        return VectorResult(model, words, losses | metrics)
-
-
 def block_size(mode: Mode, words: int) -> int:
     """Words in a block of a text of that many words.
 
@@ -114,38 +92,78 @@ def auto_epochs(words: int) -> int:
     return min(max(DEFAULT_EPOCHS, math.ceil(_MIN_WORDS / max(words, 1))), _MAX_EPOCHS)
 
 
-def train_blocks(trainer: BlockTrainer, recipe: SgdRecipe, lr: float, job: VectorJob) -> LoopState:
+def train_blocks(blocks: BlockTrainer, recipe: SgdRecipe, lr: float, job: VectorJob) -> SgdTrainer:
     """Trains on all blocks that the budget allows, with a linearly decaying learning rate."""
     with ThreadPoolExecutor(job.threads) as threads:
-        worker = _Exact(trainer, threads, job.threads) if recipe.mode == "exact" else _Fast(trainer, threads)
-        state = _resume(trainer, job) or LoopState(planned=_plan_length(trainer, recipe, job, worker))
-        per_block, began = trainer.num_words / trainer.num_blocks, time.monotonic() - state.seconds
-        with progress("training", state.planned * per_block, "words") as advance, deferred_interrupts() as interrupted:
-            advance(state.done * per_block)
-            while state.done < state.planned:
-                blocks = range(state.done, min(_segment_end(state.done, trainer.num_blocks), state.planned))
-                max_lr = _max_lr(trainer)
-                _check((), state, job, bounded=max_lr > _MIN_LR * lr)
-                for loss, examples in worker(blocks, partial(_decayed_lr, lr, max_lr, state.planned)):
-                    state.loss, state.examples = state.loss + loss, state.examples + examples
-                state.done, state.seconds = blocks.stop, time.monotonic() - began
-                if job.seconds is not None:  # the plan follows the throughput: calibration is only approximate
-                    state.planned = max(state.done, _affordable(job.seconds, state.seconds / state.done))
-                job.text.drop_page_cache()
-                advance(len(blocks) * per_block, f"loss {state.mean_loss:.4f}", state.planned * per_block)
-                stop, ended = interrupted(), state.done % trainer.num_blocks == 0 or state.done == state.planned
-                # Never at the end, when the model itself is about to be saved.
-                saves = job.checkpointer is not None and state.done < state.planned and (stop or job.checkpointer.due())
-                _check(trainer.tables if ended or saves else (), state, job)  # reading all weights takes time
-                if ended:
-                    state.losses.append(state.mean_loss)
-                    state.loss, state.examples = 0.0, 0
-                if saves and job.checkpointer is not None:
-                    weights = {f"table{n}": table.weights for n, table in enumerate(trainer.tables)}
-                    job.checkpointer.save(weights, vars(state))
-                if stop:
-                    raise KeyboardInterrupt
-    return state
+        worker = _Exact(blocks, threads, job.threads) if recipe.mode == "exact" else _Fast(blocks, threads)
+        checkpoint = None if job.checkpointer is None else job.checkpointer.load()
+        if checkpoint is None and job.seconds is not None:
+            worker(range(REPLICAS), lambda block: 0.0)  # compiles, which does not count towards a time budget
+        began = time.monotonic()
+        plan = TrainingPlan.restored(checkpoint) if checkpoint else _make_plan(blocks, recipe, job, worker)
+        trainer = SgdTrainer(
+            plan=plan,
+            lr=lr,
+            lr_field=job.lr_field,
+            epoch_tokens=blocks.num_words,
+            checkpointer=job.checkpointer,
+            file=job.file,
+            began=began,
+            blocks=blocks,
+            worker=worker,
+            text=job.text,
+            objective=getattr(recipe, "loss", "negative"),
+        )
+        if checkpoint is not None:
+            trainer.restore(*checkpoint)
+        trainer.train()
+        del trainer.worker  # its copies of rows take memory
+    return trainer
+
+
+@dataclass(kw_only=True)
+class SgdTrainer(Trainer):
+    """A run over blocks; each block is a step of the plan."""
+
+    unit: ClassVar[str] = "words"
+
+    blocks: BlockTrainer
+    worker: Worker
+    text: TrainingText
+    objective: str
+
+    def steps(self) -> Generator[StepResult]:
+        """Segments of blocks."""
+        state, blocks, flops_per_word = self.state, self.blocks, self.blocks.flops_per_word
+        while state.step < (planned := math.ceil(self.plan.total)):
+            segment = range(state.step, min(_segment_end(state.step, blocks.num_blocks), planned))
+            max_lr = _max_lr(blocks)
+            if max_lr <= _MIN_LR * self.lr:
+                raise TrainingError(f"training diverged: the vectors grow without bound after step {state.step}")
+            decayed_lr = partial(_decayed_lr, self.lr, max_lr, planned)
+            found = self.worker(segment, decayed_lr)
+            for loss, examples in found:
+                state.epoch_sums = state.epoch_sums[0] + loss, state.epoch_sums[1] + examples
+            state.step = segment.stop
+            state.tokens = round(state.step * blocks.num_words / blocks.num_blocks)
+            state.flops = flops_per_word * state.tokens
+            if state.step % blocks.num_blocks == 0:
+                state.end_epoch()
+            self.text.drop_page_cache()
+            losses, counts = zip(*found, strict=True)
+            yield StepResult({self.objective: (sum(losses), sum(counts))}, decayed_lr(segment.stop - 1))
+        if state.step % blocks.num_blocks:
+            state.end_epoch()
+
+    def arrays(self) -> Arrays:
+        """The tables."""
+        return {f"table{number}": table.weights for number, table in enumerate(self.blocks.tables)}
+
+    def result(self, model: Any, **metrics: Any) -> VectorResult:
+        """The trained model with the losses and the words processed."""
+        vocabulary, losses = len(self.text.words) - FIRST_WORD, self.state.losses
+        metrics = {"loss": losses[-1], "losses": losses, "vocabulary": vocabulary} | metrics
+        return VectorResult(model, self.state.tokens, metrics, self.state.records)
 
 
 def _segment_end(done: int, num_blocks: int) -> int:
@@ -168,46 +186,29 @@ def _max_lr(trainer: BlockTrainer) -> float:
     return trainer.max_step / max(mean_square(trainer.tables), 1e-9)
 
 
-def _plan_length(trainer: BlockTrainer, recipe: SgdRecipe, job: VectorJob, worker: Callable[..., Any]) -> int:
-    per_block = trainer.num_words / trainer.num_blocks
+def _make_plan(blocks: BlockTrainer, recipe: SgdRecipe, job: VectorJob, worker: Worker) -> TrainingPlan:
+    """The number of blocks that the budget, or the recipe's epochs, allow."""
+    per_block = blocks.num_words / blocks.num_blocks
     if job.tokens is not None:
-        return max(1, round(job.tokens / per_block))
-    if job.flops is not None:
-        return max(1, round(job.flops / (trainer.flops_per_word * per_block)))
-    if job.seconds is None:
+        planned = job.tokens / per_block
+    elif job.flops is not None:
+        planned = job.flops / (blocks.flops_per_word * per_block)
+    elif job.seconds is not None:
+        planned = _calibrate(worker, job.seconds)
+    else:
         assert recipe.epochs != "auto"
-        return recipe.epochs * trainer.num_blocks
-    worker(range(REPLICAS), lambda block: 0.0)  # compiles
+        planned = recipe.epochs * blocks.num_blocks
+    total = max(1, round(planned))
+    return TrainingPlan("step", total, round(total * per_block), seconds=job.seconds)
+
+
+def _calibrate(worker: Worker, seconds: float) -> float:
+    """The blocks that a time budget allows, by the throughput of its first part."""
     started, done = time.monotonic(), 0
-    while time.monotonic() - started < min(_CALIBRATION, 0.1 * job.seconds):
+    while (elapsed := time.monotonic() - started) < min(_CALIBRATION, 0.1 * seconds):
         worker(range(done, done + REPLICAS), lambda block: 0.0)  # a learning rate of zero changes nothing
         done += REPLICAS
-    return max(1, _affordable(job.seconds, (time.monotonic() - started) / max(done, 1)))
-
-
-def _affordable(seconds: float, per_block: float) -> int:
-    return int((_TIME_FRACTION * seconds - min(_CALIBRATION, 0.1 * seconds)) / per_block)
-
-
-def _check(tables: Sequence[EmbeddingTable], state: LoopState, job: VectorJob, *, bounded: bool = True) -> None:
-    """Raises `TrainingError` if the loss or a weight is not finite, or the norms are not `bounded`."""
-    if bounded and np.isfinite(state.loss) and all(np.isfinite(table.weights.sum()) for table in tables):
-        return
-    resume = "resume from the last checkpoint, if there is one, with --resume and"
-    remedy = "train with" if job.checkpointer is None else resume
-    done = f"{state.done / state.planned:.0%}"
-    raise TrainingError(f"training diverged after {done} of the blocks: {remedy} a smaller lr.")
-
-
-def _resume(trainer: BlockTrainer, job: VectorJob) -> LoopState | None:
-    checkpoint = job.checkpointer.load() if job.checkpointer is not None else None
-    if checkpoint is None:
-        return None
-    arrays, state = checkpoint
-    with reading("the checkpoint", "remove it and train again"):
-        for number, table in enumerate(trainer.tables):
-            table.weights[:] = arrays[f"table{number}"]
-        return LoopState(**state)
+    return affordable(done / max(elapsed, 1e-9), seconds, elapsed)
 
 
 class _Fast:

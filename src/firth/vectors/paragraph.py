@@ -65,8 +65,8 @@ def train_paragraphs(recipe: ParagraphRecipe, job: VectorJob) -> VectorResult:
     text.require_words(2)
     recipe = resolve_defaults(recipe, text.total)
     trainer = ParagraphTrainer(recipe, text, job.seed)
-    state = train_blocks(trainer, recipe, float(recipe.lr), job)
-    return state.result(trainer, trainer.model(job), text, documents=trainer.documents)
+    run = train_blocks(trainer, recipe, float(recipe.lr), job)
+    return run.result(trainer.model(job), documents=trainer.documents)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from firth.errors import ArtifactError, reading
 from firth.progress import note
 from firth.text.layout import Layout
 from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
+from firth.training import Arrays, Checkpoint, Checkpointer
 from firth.vectors.clusters import SenseInventory, find_senses, relabel_text
-from firth.vectors.job import Arrays, Checkpointer, VectorJob, VectorResult
+from firth.vectors.job import VectorJob, VectorResult
 from firth.vectors.lookup import NoVectorError, saved_counts, saved_matrix, saved_vector
 from firth.vectors.loop import auto_epochs
 from firth.vectors.model import VectorModel
@@ -151,6 +152,7 @@ def train_senses(recipe: SenseRecipe, job: VectorJob) -> VectorResult:
     recipe = replace(recipe, base=replace(recipe.base, tokenizer=recipe.tokenizer))
     stages = _StagedCheckpointer(job.checkpointer)
     job = replace(_with_min_words(recipe, job), checkpointer=None if job.checkpointer is None else stages)
+    job = replace(job, lr_field="base.lr")
     senses, facts = stages.senses(recipe.window) or _induce_senses(recipe, job, stages)
     relabelled = relabel_text(text, senses, job.threads)
     ambiguous = int(np.count_nonzero(np.diff(senses.starts) > 1))
@@ -162,7 +164,7 @@ def train_senses(recipe: SenseRecipe, job: VectorJob) -> VectorResult:
     model = job.build(SenseModel, recipe, base.vectors, senses=senses, **others)
     words = {"words": len(text.words) - FIRST_WORD, "ambiguous": ambiguous, "examples": _examples(model, text.words)}
     metrics = trained.metrics | {"first_losses": facts["losses"]} | words
-    return VectorResult(model, facts["tokens"] + trained.tokens, metrics)
+    return VectorResult(model, facts["tokens"] + trained.tokens, metrics, trained.records)
 
 
 def _induce_senses(
@@ -223,7 +225,7 @@ class _StagedCheckpointer:
     facts: dict[str, Any] | None = None
 
     @cached_property
-    def _checkpoint(self) -> tuple[Arrays, dict[str, Any]] | None:
+    def _checkpoint(self) -> Checkpoint | None:
         return self.checkpointer.load() if self.checkpointer is not None else None
 
     def senses(self, window: int) -> tuple[SenseInventory, dict[str, Any]] | None:
@@ -249,7 +251,7 @@ class _StagedCheckpointer:
         assert self.checkpointer is not None
         self.checkpointer.save({**self.sense_arrays, **arrays}, {"facts": self.facts, "loop": dict(state)})
 
-    def load(self) -> tuple[Arrays, dict[str, Any]] | None:
+    def load(self) -> Checkpoint | None:
         """The state of this training, if the checkpoint belongs to it."""
         found = self._checkpoint
         if found is None or found[1]["loop"] is None or (found[1]["facts"] is None) != (self.facts is None):

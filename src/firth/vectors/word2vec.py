@@ -84,8 +84,8 @@ def train_word2vec(recipe: Word2vecRecipe, job: VectorJob) -> VectorResult:
             f"or tokenizer.vocab_size to {_MAX_SOFTMAX} or less."
         )
     trainer = Word2vecTrainer(recipe, text, job.seed, job.start)
-    state = train_blocks(trainer, recipe, float(recipe.lr), job)
-    return state.result(trainer, trainer.model(recipe, job), text)
+    run = train_blocks(trainer, recipe, float(recipe.lr), job)
+    return run.result(trainer.model(recipe, job))
 
 
 def sample_targets(
