@@ -17,7 +17,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
-from firth.nets.network import HiddenStates
+from firth.nets.network import HiddenStates, Network
 from firth.tasks.examples import ChoiceExample, Example, TextExample, numeric_labels
 from firth.tasks.groups import pad_groups
 from firth.tasks.predictor import MetricInputs, Prediction, multiple_labels, single_label, text_metric_inputs
@@ -118,8 +118,8 @@ class PairTask(ClassifyTask):
     def outputs_per_example(self, sequences: int) -> int:
         return 1
 
-    def flops(self, batch: Batch) -> float:
-        found = super().flops(batch)
+    def flops(self, network: Network, batch: Batch) -> float:
+        found = super().flops(network, batch)
         if self.head.answer is not None:
             groups = batch.labels[GROUPS]
             found += self.head.answer.flops(int(groups.max()) + 1, len(groups))

@@ -112,7 +112,7 @@ class GenerateTask(Task):
     def init_from_pretraining(self, heads: Mapping[str, Tensor]) -> None:
         """Do nothing: there is no layer of its own."""
 
-    def flops(self, batch: Batch) -> float:
+    def flops(self, network: Network, batch: Batch) -> float:
         """0: there is nothing beside the network."""
         return 0.0
 
@@ -342,8 +342,8 @@ class EncoderDecoderTask(GenerateTask):
         encoded = source_states(network(batch, self.positions(batch)), batch)
         return NetDecoderState(self.decoder, torch.full((len(sources), 1), self.start_token), encoder_states=encoded)
 
-    def flops(self, batch: Batch) -> float:
-        """Floating-point operations of the decoder without its cross-attention."""
+    def flops(self, network: Network, batch: Batch) -> float:
+        """Floating-point operations of the decoder, as if sources were as long as targets."""
         lengths = batch.labels[_LENGTHS]
         queries = 1 + is_masked_lm(self.decoder.recipe)
         return float(lengths.sum()) * queries * self.decoder.flops(int(lengths.max()))

@@ -116,7 +116,10 @@ class Task(ObjectiveHead):
         """
         return {}
 
-    def flops(self, batch: Batch) -> float:
+    def output_count(self, batch: Batch) -> int:
+        return self.count(batch) if self.uses_output_layer else 0
+
+    def flops(self, network: Network, batch: Batch) -> float:
         """Floating-point operations of the head's forward pass, where they matter."""
         return batch.ids.numel() * self.head.flops(batch.shape[1])
 
