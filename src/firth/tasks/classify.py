@@ -49,7 +49,7 @@ class ClassifyTask(Task):
                 labels = self.inputs(built)
                 if example.labels is not None and not sequences:
                     labels[LABELS] = self.targets(example, indices)
-                sequences.append(InputSequence(built.ids, built.segment_ids, labels=labels))
+                sequences.append(InputSequence(built.ids, built.segment_ids, labels=labels, truncated=built.truncated))
             found.append(sequences)
         return found
 
@@ -156,10 +156,10 @@ class ChoiceTask(Task):
             for second in others:
                 # The beginning of a long context is dropped, so that its end and the question stay.
                 dropped = max(0, min(first.size - 1, first.size + second.size - builder.capacity(2)))
-                builder.truncated += dropped > 0
                 built = builder.build(first[dropped:], second)
                 labels = {POSITIONS: self.pooled_positions(built)}
-                sequences.append(InputSequence(built.ids, built.segment_ids, labels=labels))
+                truncated = built.truncated or dropped > 0
+                sequences.append(InputSequence(built.ids, built.segment_ids, labels=labels, truncated=truncated))
             labels = {OPTIONS: np.array([len(sequences)])}
             if example.label is not None:
                 labels[LABELS] = np.array([example.label])
