@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firth.abilities import Embeds, HasVectors, Scores, ScoresPairs, Translates, total
+from firth.abilities import Embeds, Explains, HasVectors, Scores, ScoresPairs, Translates, total
 from firth.fit.train import reads_pairs
 from firth.nets.recipe import NetRecipe
 from firth.recipes.table import FINETUNED, RECIPES, lineage
@@ -104,6 +104,9 @@ def test_recipes_train_save_load_and_verify(name: str, tmp_path: Path) -> None:
         again = library.load(tmp_path / "two")
         assert total(model.score(ENGLISH)) == total(again.score(ENGLISH))
         assert total(model.score(ENGLISH)).bits_per_byte > 0
+    if isinstance(model, Scores) and isinstance(model, Explains):
+        logprobs = [token["logprob"] for sentence in model.explain(ENGLISH[0]) for token in sentence]
+        assert sum(logprobs) == pytest.approx(model.score(ENGLISH[:1])[0].logprob)
     if isinstance(model, ScoresPairs):
         pairs = list(zip(ENGLISH, CHINESE, strict=True))
         assert total(model.score_pairs(pairs)) == total(library.load(tmp_path / "two").score_pairs(pairs))

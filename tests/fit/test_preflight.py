@@ -11,6 +11,7 @@ import torch
 
 from firth.errors import BudgetError
 from firth.fit import preflight, resolve, trainer
+from firth.fit.cost import training_cost
 from firth.fit.loop import optimizer_step
 from firth.fit.preflight import Throughput, describe, expected_memory, make_plan, measure
 from firth.fit.run import Budget
@@ -67,7 +68,8 @@ def test_a_run_without_a_budget_is_ten_minutes_of_an_ordinary_machine(monkeypatc
             )
         trainer = open_small(small(epochs=1_000_000), make_run(budget=None))
         plans.append(trainer.plan.total)
-    flops = resolve.flops_per_token(trainer.recipe, len(trainer.vocabulary))
+    flops = training_cost(trainer.recipe, trainer.vocabulary).flops
+    assert flops == trainer.module.expected_flops()
     assert plans == [600 / (flops / resolve._FLOPS + resolve._OVERHEAD)] * 2
     asked = make_plan(trainer.module, trainer.batches, trainer.recipe, None, 0)[0]
     assert asked.total == 1_000_000 * trainer.batches.tokens

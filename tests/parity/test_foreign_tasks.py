@@ -17,6 +17,7 @@ from firth.artifact.formats import export_model
 from firth.artifact.formats.huggingface import import_huggingface, read_model
 from firth.artifact.models import load
 from firth.errors import AbilityError
+from firth.tasks.predictor import count_truncated
 from firth.tasks.sequences import NO_SPECIAL_TOKENS, SpecialTokens
 from firth.tasks.task import TaskModel
 from firth.tokens.tokenizer import BOS, EOS, MASK
@@ -78,12 +79,12 @@ def test_imported_pair_classifiers_predict_the_same(kind: str, tmp_path: Path) -
     assert np.allclose(
         our_probabilities(model, PAIRS), their_probabilities(tmp_path / "theirs", PAIRS), rtol=0, atol=1e-6
     )
-    assert model.builder.truncated == 0
+    assert count_truncated(model.predict(PAIRS)) == 0
     expected = their_probabilities(tmp_path / "theirs", PAIRS[:1])
     assert not np.allclose(expected, their_probabilities(tmp_path / "theirs", [PAIRS[1]]), atol=1e-3), "order matters"
     long = their_probabilities(tmp_path / "theirs", LONG, model.builder.max_length)
     assert np.allclose(our_probabilities(model, LONG), long, rtol=0, atol=1e-6)
-    assert model.builder.truncated == 2
+    assert count_truncated(model.predict(LONG)) == 2
     export_model(model, "huggingface", tmp_path / "again")
     assert np.allclose(
         their_probabilities(tmp_path / "again", PAIRS), our_probabilities(model, PAIRS), rtol=0, atol=1e-6
@@ -154,8 +155,9 @@ def test_texts_that_fill_a_sequence_exactly() -> None:
     one, two = np.arange(5, 11), np.arange(11, 17)
     assert builder.capacity(2) == 12
     row = builder.build(one, two)
-    assert (row.ids.size, row.begins, row.lengths, builder.truncated) == (16, (1, 9), (6, 6), 0)
-    assert (builder.build(one, np.arange(5, 12)).ids.size, builder.truncated) == (16, 1)
+    assert (row.ids.size, row.begins, row.lengths, row.truncated) == (16, (1, 9), (6, 6), False)
+    longer = builder.build(one, np.arange(5, 12))
+    assert (longer.ids.size, longer.truncated) == (16, True)
     assert builder.build(np.arange(5, 19)).ids.size == 16
 
 

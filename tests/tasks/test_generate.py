@@ -23,6 +23,7 @@ from firth.nets.visibility import make_encoder_states
 from firth.recipes.nets import albert, bert, gpt, gpt2, roberta
 from firth.tasks.examples import GenerateExample
 from firth.tasks.generate import EncoderDecoderTask, GenerateTask, masked_sequence, only_text, with_cross_attention
+from firth.tasks.predictor import count_truncated
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.registry import make_task
 from firth.tasks.sequences import InputSequence, SequenceBuilder, pack
@@ -230,7 +231,6 @@ def test_bits_of_the_right_texts(name: str) -> None:
     assert found["bits_per_byte"] == pytest.approx(nats / math.log(2) / len("dogthe foxdog"), abs=1e-9)
     low, high = found["bits_per_byte_interval"]
     assert low <= found["bits_per_byte"] <= high
-    assert builder.truncated == 0
     assert task.nll_metrics(network, [GenerateExample("dog", "the quick brown dog " * 9)], builder) == {}
 
 
@@ -240,7 +240,7 @@ def test_a_masked_network_decodes_as_in_pretraining() -> None:
     model = model_of(replace(recipe, encoder=replace(recipe.encoder, layers=1)))
     network, builder = model.network.double(), SequenceBuilder(model.recipe, model.tokenizer)
     (source,), (target,) = builder.encode(["the lazy dog"]), builder.encode(["a quick brown fox"])
-    ids, segments, (_, begin), _ = builder.build(source, target)
+    ids, segments, (_, begin), _, _ = builder.build(source, target)
     assert ids.tolist() == [BOS, *source, EOS, *target, EOS]
     assert segments is not None
     assert segments.tolist() == [0] * begin + [1] * (target.size + 1)
@@ -254,8 +254,9 @@ def test_a_masked_network_decodes_as_in_pretraining() -> None:
 
 def test_a_source_that_is_too_long_is_counted() -> None:
     network, task, builder = small_generator("bert")
-    task.predict(network, [GenerateExample("the lazy dog " * 20), GenerateExample("dog")], builder)
-    assert builder.truncated == 1
+    found = task.predict(network, [GenerateExample("the lazy dog " * 20), GenerateExample("dog")], builder)
+    assert ["truncated" in one for one in found] == [True, False]
+    assert count_truncated(found) == 1
 
 
 def test_what_cannot_be_searched_with_is_refused() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -83,3 +86,20 @@ def test_a_full_cache_is_cleared(tokenizer: Tokenizer, monkeypatch: pytest.Monke
 def test_no_sentences(tokenizer: Tokenizer) -> None:
     encoded = TextEncoder(tokenizer).encode([])
     assert encoded.ids.size == encoded.word_starts.size == encoded.lengths.size == 0
+
+
+def test_threads_share_an_encoder(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New chunks of one thread do not disturb another, also if it is interrupted while the table changes."""
+    shared, alone = TextEncoder(tokenizer), TextEncoder(tokenizer)
+    texts = [[f"the w{number}x{place} {place}a of, b{number}" for place in range(5)] for number in range(40)]
+    expected = [alone.encode(some).ids.tolist() for some in texts]
+    look_up = encoder_module._kernels.look_up
+
+    def look_up_slowly(*given: object) -> object:
+        found = look_up(*given)
+        time.sleep(0.001)
+        return found
+
+    monkeypatch.setattr(encoder_module._kernels, "look_up", look_up_slowly)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda some: shared.encode(some).ids.tolist(), texts)) == expected

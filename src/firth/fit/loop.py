@@ -49,6 +49,8 @@ class TrainingModule(nn.Module):
         self.heads = nn.ModuleDict(heads)
         self.progress = 0.0
         """The fraction of the training that is done."""
+        self.network_passes = BACKWARD
+        """FLOPs of the network's passes relative to its forward pass."""
         self.memory = MemoryBank(network.recipe.memory.length)
         """The memories of the streams of text, if the network has one."""
 
@@ -76,7 +78,7 @@ class TrainingModule(nn.Module):
         active = self.active(batch)
         for head in active:
             batch = head.rewrite(batch, self.network, rng)
-        positions = predicted_positions(active, batch)
+        positions = self.needed_positions(active, batch)
         if not active or (positions is not None and not len(positions)):
             return {name: Loss(torch.zeros(()), 0) for name in self.counts(batch)}
         states = self._hidden_states(batch, positions, rng)
@@ -105,15 +107,42 @@ class TrainingModule(nn.Module):
         self.progress = fraction
         return self.network.output.parameters() if self.network.output.update_structure(fraction) else ()
 
+    def needed_positions(self, heads: Sequence[ObjectiveHead], batch: Batch) -> Tensor | None:
+        """The positions of a batch whose last hidden states some objectives need; None: all."""
+        return union_positions([head.positions(batch) for head in heads])
+
     def flops(self, batch: Batch) -> float:
         """Floating-point operations of a forward and backward pass over a batch."""
-        rows, length = batch.shape
         named = [one for one in self.objectives if batch.objectives is None or one.name in batch.objectives]
-        positions = predicted_positions(named, batch)
-        predicted = 1.0 if positions is None else len(positions) / (rows * length)
-        own = sum(one.flops(batch) for one in named)
+        positions, tokens = self.needed_positions(named, batch), batch.ids.numel()
+        predicted = 1.0 if positions is None else len(positions) / tokens
+        outputs = sum(one.output_count(batch) for one in named) / tokens
         source = 0 if batch.source is None else batch.source.shape[1]
-        return BACKWARD * rows * length * self.network.flops(length, predicted, source) + BACKWARD * own
+        network = tokens * self.network.flops(batch.shape[1], predicted, source, outputs)
+        return self.network_passes * network + BACKWARD * sum(one.flops(self.network, batch) for one in named)
+
+    def expected_flops(self) -> float:
+        """Floating-point operations of forward and backward per token of text, in batches without padding."""
+        recipe, texts = self.network.recipe, (False, True)
+        groups = [[one for one in self.objectives if one.objective.needs_translations is two] for two in texts]
+        lengths = {recipe.sequence.length: 1 - recipe.learning.short_phase}
+        if recipe.learning.short_phase:
+            lengths[short_length(recipe)] = recipe.learning.short_phase
+        return sum(
+            share * max(self._expected_flops(heads, length) for heads in groups if heads)
+            for length, share in lengths.items()
+        )
+
+    def _expected_flops(self, heads: Sequence[ObjectiveHead], length: int) -> float:
+        """The same for the objectives of one kind of batches."""
+        recipe, network = self.network.recipe, self.network
+        counts = {one: one.expected_counts(length) for one in heads}
+        predicted = min(1.0, sum(sum(each.values()) for each in counts.values()))
+        outputs = sum(counts[one][one.name] for one in heads if one.objective.needs_output)
+        position = network.flops(length, predicted, length, outputs)
+        position += sum(one.flops_per_token(network, length, counts[one]) for one in heads)
+        positions = max(one.objective.copies for one in heads) / (1 if recipe.decoder is None else 2)
+        return BACKWARD * position * positions
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """All parameters and buffers, each once, sharing their memory; and what is remembered of the text."""
@@ -131,9 +160,9 @@ class TrainingModule(nn.Module):
         self.memory.restore(arrays)
 
 
-def predicted_positions(heads: Sequence[ObjectiveHead], batch: Batch) -> Tensor | None:
-    """The positions of a batch whose hidden states the objectives need; None: all."""
-    return union_positions([head.positions(batch) for head in heads])
+def short_length(recipe: NetRecipe) -> int:
+    """The length of sequences in the short phase."""
+    return max(recipe.sequence.length // _SHORT, 4)
 
 
 def make_training_module(
@@ -178,7 +207,7 @@ def step_batches(
     cursor, done = Cursor(state.epoch, state.row), plan.amount(state)
     while True:
         short = done < plan.short
-        parts, cursor = batches.step(cursor, max(recipe.sequence.length // _SHORT, 4) if short else None)
+        parts, cursor = batches.step(cursor, short_length(recipe) if short else None)
         made = StepBatches(parts, cursor, sum(part.tokens for part in parts), sum(map(module.flops, parts)))
         done += plan.amount(made)
         yield made

@@ -16,6 +16,7 @@ from firth.cores import cores
 from firth.errors import RecipeError
 from firth.fit import resolve
 from firth.fit.batches import Batches, vocabulary_of
+from firth.fit.cost import TrainingCosts
 from firth.fit.languages import language_mixture, with_languages
 from firth.fit.loop import BatchSource, TrainingModule, make_training_module, measure_losses, weighted_sum
 from firth.fit.mixture import MixtureSource
@@ -66,43 +67,52 @@ def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None
             "a text alone has no encoder states to attend to: leave encoder.cross_width out, and give --decoder to "
             "finetune."
         )
-    recipe = _resolve(recipe, run, tokenizer, store)
-    resolve.require_memory(recipe, len(tokenizer), memory_available())
+    costs = TrainingCosts(vocabulary_of(tokenizer, store))
+    recipe = _resolve(recipe, run, tokenizer, store, costs)
+    resolve.require_memory(recipe, costs, memory_available())
     with torch_settings(run.threads):
-        trainer = open_trainer(recipe, run, tokenizer, store, start)
+        trainer = open_trainer(recipe, run, tokenizer, store, start, costs)
         trainer.train()
         return _result(trainer, run, tokenizer, store, start)
 
 
-def _resolve(recipe: NetRecipe, run: TrainingRun, tokenizer: Tokenizer, store: TokenStore) -> NetRecipe:
+def _resolve(
+    recipe: NetRecipe, run: TrainingRun, tokenizer: Tokenizer, store: TokenStore, costs: TrainingCosts
+) -> NetRecipe:
     """The recipe with all unset fields filled in; notes what was chosen."""
-    recipe, vocabulary = recipe.with_tokenizer(tokenizer.recipe), len(tokenizer)
+    recipe = recipe.with_tokenizer(tokenizer.recipe)
     if run.named:
         reasons = []
         if run.size is None:
-            recipe, reason = resolve.resolve_size(recipe, run.settings, store, vocabulary, run.budget)
+            recipe, reason = resolve.resolve_size(recipe, run.settings, store, costs, run.budget)
             reasons.append(reason)
-        recipe, reason = resolve.resolve_rest(recipe, run.settings, store, vocabulary, run.budget)
+        recipe, reason = resolve.resolve_rest(recipe, run.settings, store, costs, run.budget)
         reasons.append(reason)
         if any(reasons):
             note("chosen: " + "; ".join(filter(None, reasons)))
-    return resolve.fill_in(recipe, vocabulary)
+    return resolve.fill_in(recipe, len(tokenizer))
 
 
 def open_trainer(
-    recipe: NetRecipe, run: TrainingRun, tokenizer: Tokenizer, store: TokenStore, start: NetModel | None
+    recipe: NetRecipe,
+    run: TrainingRun,
+    tokenizer: Tokenizer,
+    store: TokenStore,
+    start: NetModel | None,
+    costs: TrainingCosts | None = None,
 ) -> NetTrainer:
     """A new or resumed run with its plan."""
     if recipe.learning.patience and run.valid is None:
         raise RecipeError("learning.patience waits for progress on held-out text: give some with --valid.")
-    vocabulary, valid = vocabulary_of(tokenizer, store), run.open_valid(tokenizer)
+    costs = costs or TrainingCosts(vocabulary_of(tokenizer, store))
+    vocabulary, valid = costs.vocabulary, run.open_valid(tokenizer)
     settings = recipe_to_json(recipe)
     settings["learning"].pop("lr")  # a resumed run may use another one
     checkpointer = run.checkpointer(settings, store, valid=valid.digest if valid else None, start=run.start)
     checkpoint = checkpointer.load() if checkpointer is not None else None
     vectors, spent = None, 0.0
     if checkpoint is None and start is None and recipe.embedding.init == "vectors":
-        tokens = resolve.vector_tokens(recipe, len(tokenizer), run.budget, store.info.tokens)
+        tokens = resolve.vector_tokens(recipe, costs, run.budget, store.info.tokens)
         compile_kernels(tokenizer, store, recipe.embedding.width)
         began = time.monotonic()
         vectors = embedding_init(tokenizer, store, recipe.embedding.width, tokens, run.seed, run.threads)
@@ -125,7 +135,7 @@ def open_trainer(
             f"fit into {recipe.sequence.length}"
         )
     if checkpoint is None:
-        plan = _plan(recipe, run, module, batches, len(vocabulary), began)
+        plan = _plan(recipe, run, module, batches, costs, began)
     else:
         plan = TrainingPlan.restored(checkpoint)
     evaluate = None
@@ -182,12 +192,17 @@ def _evaluate(module: TrainingModule, parts: Sequence[Batch]) -> dict[str, Any]:
 
 
 def _plan(
-    recipe: NetRecipe, run: TrainingRun, module: TrainingModule, batches: BatchSource, vocabulary: int, began: float
+    recipe: NetRecipe,
+    run: TrainingRun,
+    module: TrainingModule,
+    batches: BatchSource,
+    costs: TrainingCosts,
+    began: float,
 ) -> TrainingPlan:
     """Measure the speed and plan the run."""
     most = math.inf
     if resolve.is_unset(run.settings, "learning.epochs"):
-        most = resolve.tokens_within(recipe, vocabulary, None, batches.tokens)
+        most = resolve.tokens_within(recipe, costs, None, batches.tokens)
     spent = time.monotonic() - began
     plan, throughput = make_plan(module, batches, recipe, run.budget, run.seed, most=most, spent=spent)
     note_threads(run.threads)

@@ -8,18 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 from firth.errors import RecipeError
 from firth.fit.run import Budget
 from firth.fit.schedules import auto_lr
-from firth.nets.recipe import EncoderRecipe, NetRecipe, can_init_adjacent
+from firth.nets.recipe import NetRecipe, can_init_adjacent
 from firth.recipes.nets import SIZES, resize
 from firth.recipes.values import override
 from firth.text.corpus import Corpus
 from firth.tokens.store import TokenStore
+
+if TYPE_CHECKING:
+    from firth.fit.cost import TrainingCosts
 
 SIZED = ("embedding.width", "encoder.layers", "encoder.width", "encoder.ffn_width", "encoder.heads")
 """Fields that a size sets, beside the sequence length."""
@@ -100,7 +103,7 @@ def text_bytes(corpus: Corpus) -> int:
 
 
 def resolve_size(
-    recipe: NetRecipe, settings: Sequence[str], store: TokenStore, vocabulary: int, budget: Budget | None
+    recipe: NetRecipe, settings: Sequence[str], store: TokenStore, costs: TrainingCosts, budget: Budget | None
 ) -> Resolved:
     """The recipe in the largest size that the text and the budget can train."""
     if not is_unset(settings, *_PARTS) or recipe.output.kind == "direct":
@@ -109,7 +112,7 @@ def resolve_size(
     for size in reversed(SIZES):
         sized = cast(NetRecipe, override(resize(recipe, size), settings))
         sized = sized.with_tokenizer(recipe.tokenizer)
-        planned, parameters = tokens_within(sized, vocabulary, budget, tokens), count_parameters(sized, vocabulary)
+        planned, parameters = tokens_within(sized, costs, budget, tokens), costs.of(sized).parameters
         if planned >= TOKENS_PER_PARAMETER * parameters or size == SIZES[0]:
             break
     enough = planned >= TOKENS_PER_PARAMETER * parameters
@@ -120,7 +123,7 @@ def resolve_size(
 
 
 def resolve_rest(
-    recipe: NetRecipe, settings: Sequence[str], store: TokenStore, vocabulary: int, budget: Budget | None
+    recipe: NetRecipe, settings: Sequence[str], store: TokenStore, costs: TrainingCosts, budget: Budget | None
 ) -> Resolved:
     """The recipe with a sequence length and batch size that suit the text, and defaults of small runs."""
     reasons = []
@@ -129,7 +132,7 @@ def resolve_rest(
         if length < recipe.sequence.length:
             reasons.append(f"sequences of {length} tokens")
             recipe = replace(recipe, sequence=replace(recipe.sequence, length=length))
-    planned = tokens_within(recipe, vocabulary, budget, store.info.tokens)
+    planned = tokens_within(recipe, costs, budget, store.info.tokens)
     if is_unset(settings, "learning.batch"):
         fitting = 2 ** math.floor(math.log2(max(planned / _MIN_STEPS, 1)))
         batch = min(recipe.learning.batch, max(fitting, _MIN_BATCH, recipe.sequence.length))
@@ -173,9 +176,9 @@ def can_init_embeddings(recipe: NetRecipe, settings: Sequence[str]) -> bool:
     return is_single and is_unset(settings, "embedding.init")
 
 
-def vector_tokens(recipe: NetRecipe, vocabulary: int, budget: Budget | None, text: int) -> int:
+def vector_tokens(recipe: NetRecipe, costs: TrainingCosts, budget: Budget | None, text: int) -> int:
     """The number of tokens for CBOW, which takes little of the time and few epochs."""
-    planned = tokens_within(recipe, vocabulary, budget, text)
+    planned = tokens_within(recipe, costs, budget, text)
     return round(min(_VECTOR_RATIO * planned, _VECTOR_EPOCHS * text))
 
 
@@ -208,9 +211,9 @@ def useful_length(recipe: NetRecipe, store: TokenStore) -> int:
     return max(most, _MIN_LENGTH)
 
 
-def tokens_within(recipe: NetRecipe, vocabulary: int, budget: Budget | None, text: int) -> float:
+def tokens_within(recipe: NetRecipe, costs: TrainingCosts, budget: Budget | None, text: int) -> float:
     """The approximate number of training tokens within a budget and a useful number of epochs."""
-    flops = flops_per_token(recipe, vocabulary)
+    flops = costs.of(recipe).flops
     if budget is not None and budget.tokens is not None:
         most: float = budget.tokens
     elif budget is not None and budget.flops is not None:
@@ -221,73 +224,9 @@ def tokens_within(recipe: NetRecipe, vocabulary: int, budget: Budget | None, tex
     return min(most, text * (recipe.learning.epochs if budget is None else _MAX_EPOCHS))
 
 
-def flops_per_token(recipe: NetRecipe, vocabulary: int) -> float:
-    """The approximate FLOPs per token of forward and backward."""
-    predicted = recipe.predicted
-    others = sum(flops_per_token(one, vocabulary) for one in recipe.second_networks.values())
-    scores = {
-        "none": 0.0,
-        "classes": 2 * math.sqrt(vocabulary),
-        "huffman": math.log2(vocabulary),
-        "tree": math.log2(vocabulary),
-        "importance": float(recipe.output.samples),
-        "nce": float(recipe.output.samples),
-        "adaptive": vocabulary / 4,
-        "adaptive-tied": vocabulary / 3,
-    }.get(recipe.output.kind, float(vocabulary))
-    if recipe.decoder is not None:  # one half of the tokens is read by the encoder, the other by the decoder
-        decoded = layer_parameters(recipe.decoder, used=True, crosses=True) + predicted * scores * recipe.decoder.width
-        return 3 * (encoder_parameters(recipe, used=True) + decoded)
-    own = encoder_parameters(recipe, used=True) + predicted * scores * recipe.width
-    return 6 * own + 6 * character_parameters(recipe) + others
-
-
-def count_parameters(recipe: NetRecipe, vocabulary: int) -> int:
-    """The approximate number of parameters of a network."""
-    tables = vocabulary * recipe.embedding.width if not recipe.embedding.characters else character_parameters(recipe)
-    tables += sum(encoder_parameters(one) for one in recipe.second_networks.values())
-    if recipe.output.kind not in ("tied", "adaptive-tied", "direct", "none"):
-        tables += vocabulary * recipe.width
-    if recipe.embedding.positions == "learned":
-        tables += recipe.sequence.length * recipe.embedding.width
-    if recipe.decoder is not None:
-        tables += layer_parameters(recipe.decoder, crosses=True)
-    return round(tables + encoder_parameters(recipe))
-
-
-def character_parameters(recipe: NetRecipe) -> int:
-    """The approximate parameters of a character CNN: highway layers of four times the width, and a projection."""
-    return 0 if not recipe.embedding.characters else 70 * recipe.embedding.width**2
-
-
-def encoder_parameters(recipe: NetRecipe, used: bool = False) -> int:
-    """The approximate parameters of the encoders; with `used`, tied ones are counted for each layer."""
-    encoder, width, inputs = recipe.encoder, recipe.encoder.width, recipe.embedding.width
-    if encoder.kind == "transformer":
-        found = (inputs * width if inputs != width else 0) + layer_parameters(encoder, used)
-    elif encoder.kind in ("lstm", "rnn"):
-        cells = encoder.ffn_width or width
-        gates = 4 if encoder.kind == "lstm" else 1
-        projected = cells * width if encoder.ffn_width else 0
-        found = sum(gates * cells * ((width if n else inputs) + width) + projected for n in range(encoder.layers))
-    else:
-        sides = 2 if recipe.visibility == "bidirectional" else 1
-        found = encoder.context * sides * inputs * width * min(encoder.layers, 1)
-    return found * recipe.directions
-
-
-def layer_parameters(part: EncoderRecipe, used: bool = False, crosses: bool = False) -> int:
-    """The approximate parameters of the layers of a Transformer; `crosses`: with cross-attention."""
-    matrices = (5 if part.positions == "relative" else 4) + (4 if crosses else 0)
-    found, counts = 0, {"attention": matrices * part.width**2, "feed-forward": 2 * part.width * part.ffn_width}
-    for name, count in counts.items():
-        found += count * (1 if part.tie_layers in ("all", name) and not used else part.layers)
-    return found
-
-
-def require_memory(recipe: NetRecipe, vocabulary: int, free: int) -> None:
+def require_memory(recipe: NetRecipe, costs: TrainingCosts, free: int) -> None:
     """Raise `RecipeError` if the parameters, their gradients and the optimiser's state do not fit into memory."""
-    needed = 4 * 4 * count_parameters(recipe, vocabulary)
+    needed = 4 * 4 * costs.of(recipe).parameters
     if needed > free:
         raise RecipeError(
             f"training these parameters takes {needed / 1e9:,.1f} GB of memory, and {free / 1e9:,.1f} GB are free: "

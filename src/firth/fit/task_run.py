@@ -161,7 +161,7 @@ def open_run(config: FinetuneConfig, base: NetModel, skip_bad: bool = False) -> 
     task = _new_task(config, recipe, base)
     model = TaskModel(recipe, base, task)
     sequences = task.sequences(config.train, model.builder)
-    truncated, model.builder.truncated = model.builder.truncated, 0
+    truncated = sum(any(one.truncated for one in each) for each in sequences)
     if truncated:
         note(f"{truncated:,} of {len(sequences):,} examples are longer than {model.builder.max_length} tokens")
     batches = TaskBatches(sequences, recipe, config.seed, truncated)

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from firth.fit.batches import Cursor
-from firth.fit.loop import BACKWARD, TrainingModule
+from firth.fit.loop import TrainingModule
 from firth.fit.optimisers import parameter_groups
 from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
@@ -139,24 +139,17 @@ class TaskTrainingModule(TrainingModule):
         self.is_frozen = recipe.strategy in ("frozen", "features")
         if self.is_frozen:
             network.requires_grad_(False)
+            self.network_passes = 1
 
     def losses(self, batch: Batch, rng: DropoutRng | None) -> dict[str, Loss]:
         """The losses of a task and of an auxiliary language model; a frozen network has no dropout."""
         heads = self.active(batch)
-        positions = None if len(heads) > 1 else heads[0].positions(batch)
-        states = self.network(batch, positions, None if self.is_frozen else rng)
+        states = self.network(batch, self.needed_positions(heads, batch), None if self.is_frozen else rng)
         return {one.name: one.loss(self.network, states, batch, rng) for one in heads}
 
-    def flops(self, batch: Batch) -> float:
-        """FLOPs of forward and backward on a batch; the output layer counts only if it is used."""
-        network, heads = super().flops(batch), self.active(batch)
-        task = next(one for one in heads if isinstance(one, Task))
-        if not task.uses_output_layer and len(heads) == 1:
-            positions = task.positions(batch)
-            network -= (
-                BACKWARD * (batch.ids.numel() if positions is None else len(positions)) * self.network.output.flops()
-            )
-        return (network / BACKWARD if self.is_frozen else network) + BACKWARD * task.flops(batch)
+    def needed_positions(self, heads: Sequence[ObjectiveHead], batch: Batch) -> Tensor | None:
+        """Those of a task; all with an auxiliary language model."""
+        return None if len(heads) > 1 else heads[0].positions(batch)
 
     def on_progress(self, fraction: float) -> Iterable[Tensor]:
         """gradual: unfreeze one more layer in each epoch."""

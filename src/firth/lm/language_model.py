@@ -214,7 +214,8 @@ class LanguageModel(SummarisedModel, ChecksArguments, ABC):
 
     def explain(self, text: str) -> list[list[dict[str, Any]]]:
         """For each sentence of a text its tokens with log-probabilities and model-specific details."""
-        stream, _ = self.stream(sentences_of(text, self.layout))
+        sentences = sentences_of(text, self.layout)
+        stream, _ = self.stream(sentences, [len(sentences)] if sentences and self.carries_context else ())
         logprobs = self.token_logprobs(stream)
         names = self.tokenizer.vocabulary
         return [

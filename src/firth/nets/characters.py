@@ -105,10 +105,14 @@ def encode_bytes(tokens: Sequence[str], first_word: int = 0) -> npt.NDArray[np.i
     [257, 98, 99, 258, 0]
     """
     codes = np.zeros((len(tokens), _MAX_BYTES), dtype=np.int16)
-    for index, (token, row) in enumerate(zip(tokens, codes, strict=True)):
-        found = np.frombuffer(token.encode("utf-8", "surrogatepass")[: _MAX_BYTES - 2], dtype=np.uint8)
-        inside = np.array([_SPECIAL + index]) if index < first_word else found.astype(np.int16) + 1
-        row[0], row[1 : 1 + inside.size], row[1 + inside.size] = _BEGIN, inside, _END
+    found = [token.encode("utf-8", "surrogatepass")[: _MAX_BYTES - 2] for token in tokens]
+    lengths = np.array([len(one) for one in found], dtype=np.int64)
+    rows, begins = np.repeat(np.arange(len(tokens)), lengths), np.cumsum(lengths) - lengths
+    columns = 1 + np.arange(rows.size) - begins[rows]
+    codes[rows, columns] = np.frombuffer(b"".join(found), dtype=np.uint8).astype(np.int16) + 1
+    special = np.arange(min(first_word, len(tokens)))
+    codes[special], codes[special, 1], lengths[special] = 0, _SPECIAL + special, 1
+    codes[:, 0], codes[np.arange(len(tokens)), 1 + lengths] = _BEGIN, _END
     return codes
 
 

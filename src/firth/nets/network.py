@@ -250,18 +250,19 @@ class Network(nn.Module):
     def _encoders(self) -> list[Encoder]:
         return [encoder for encoder in self.encoders if isinstance(encoder, Encoder)]
 
-    def flops(self, length: int, predicted: float = 1.0, source: int = 0) -> float:
+    def flops(self, length: int, predicted: float = 1.0, source: int = 0, outputs: float | None = None) -> float:
         """Floating-point operations of a forward pass per token in sequences of that length.
 
-        `predicted` is the fraction of tokens whose last hidden state and probability are needed, `source` the length of
-        the source's rows, whose operations are counted with those of the decoder.
+        `predicted` is the fraction of tokens whose last hidden states are needed, `outputs` the number of predictions
+        of the output layer per token, by default the same. `source` is the length of the source's rows, whose
+        operations are counted with those of the decoder.
         """
+        output = (predicted if outputs is None else outputs) * self.output.flops()
         if self.decoder is not None and source:
             read = source / length * (self.embedding.flops() + sum(one.flops(source) for one in self._encoders()))
-            decoded = self.decoder.flops(length, predicted) + predicted * self.output.flops()
-            return read + self.embedding.flops() + decoded
+            return read + self.embedding.flops() + self.decoder.flops(length, predicted, source) + output
         encoders = sum(encoder.flops(length, predicted) for encoder in self._encoders())
-        return self.embedding.flops() + encoders + predicted * self.output.flops()
+        return self.embedding.flops() + encoders + output
 
 
 def _concatenate(tensors: Sequence[Tensor]) -> Tensor:
@@ -273,7 +274,7 @@ def make_encoder(recipe: NetRecipe) -> Encoder:
     return _ENCODERS[recipe.encoder.kind](recipe)
 
 
-def make_decoder(recipe: NetRecipe) -> Encoder | None:
+def make_decoder(recipe: NetRecipe) -> Transformer | None:
     """A new decoder that attends to the encoder's states, if the recipe has one."""
     return None if recipe.decoder is None else Transformer(recipe, replace(recipe.decoder, cross_width=recipe.width))
 

@@ -258,11 +258,6 @@ class NetRecipe:
         return {objective.predicts for objective in self.objectives if objective.predicts}
 
     @property
-    def predicted(self) -> float:
-        """The approximate fraction of tokens at which something is predicted."""
-        return min(1.0, sum(objective.predicted for objective in self.objectives) or 1.0)
-
-    @property
     def second_networks(self) -> dict[str, NetRecipe]:
         """Objective -> the network that its head owns."""
         found = {one.name: one.second_network(self) for one in self.objectives}

@@ -54,5 +54,9 @@ class Autoencoding(CausalLM):
         return AutoencodingHead(self, recipe, vocabulary)
 
     @property
+    def predicted(self) -> float:
+        return 1 / self.copies
+
+    @property
     def copies(self) -> int:
         return 2

@@ -20,6 +20,7 @@ from firth.metrics.tags import entities, has_entities, scheme_of, words
 from firth.metrics.texts import answer_scores, chrf, chrf_counts
 from firth.report.rendering import render
 from firth.tasks.examples import ChoiceExample, Example, GenerateExample, SpanExample, TagExample, TextExample, texts_of
+from firth.tasks.predictor import count_truncated
 from firth.text.segment import HAN
 from firth.tokens.tokenizer import UNK, Tokens
 
@@ -72,7 +73,7 @@ def write_task_report(
             "task": predictor.task,
             "file": str(path),
             "digest": digest_file(path) if path.is_file() else None,
-            "truncated": predictor.truncated,
+            "truncated": count_truncated(answers),
             "seed": seed,
             "version": installed_versions().get("firth", "–"),
             "metrics": metrics,

@@ -17,7 +17,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
-from firth.nets.network import HiddenStates
+from firth.nets.network import HiddenStates, Network
 from firth.tasks.examples import ChoiceExample, Example, TextExample, numeric_labels
 from firth.tasks.groups import pad_groups
 from firth.tasks.predictor import MetricInputs, Prediction, multiple_labels, single_label, text_metric_inputs
@@ -49,7 +49,7 @@ class ClassifyTask(Task):
                 labels = self.inputs(built)
                 if example.labels is not None and not sequences:
                     labels[LABELS] = self.targets(example, indices)
-                sequences.append(InputSequence(built.ids, built.segment_ids, labels=labels))
+                sequences.append(InputSequence(built.ids, built.segment_ids, labels=labels, truncated=built.truncated))
             found.append(sequences)
         return found
 
@@ -118,8 +118,8 @@ class PairTask(ClassifyTask):
     def outputs_per_example(self, sequences: int) -> int:
         return 1
 
-    def flops(self, batch: Batch) -> float:
-        found = super().flops(batch)
+    def flops(self, network: Network, batch: Batch) -> float:
+        found = super().flops(network, batch)
         if self.head.answer is not None:
             groups = batch.labels[GROUPS]
             found += self.head.answer.flops(int(groups.max()) + 1, len(groups))
@@ -156,10 +156,10 @@ class ChoiceTask(Task):
             for second in others:
                 # The beginning of a long context is dropped, so that its end and the question stay.
                 dropped = max(0, min(first.size - 1, first.size + second.size - builder.capacity(2)))
-                builder.truncated += dropped > 0
                 built = builder.build(first[dropped:], second)
                 labels = {POSITIONS: self.pooled_positions(built)}
-                sequences.append(InputSequence(built.ids, built.segment_ids, labels=labels))
+                truncated = built.truncated or dropped > 0
+                sequences.append(InputSequence(built.ids, built.segment_ids, labels=labels, truncated=truncated))
             labels = {OPTIONS: np.array([len(sequences)])}
             if example.label is not None:
                 labels[LABELS] = np.array([example.label])

@@ -33,7 +33,7 @@ from firth.nets.scoring import max_length as network_max_length
 from firth.nets.visibility import EncoderStates, make_encoder_states
 from firth.tasks.examples import Example, GenerateExample
 from firth.tasks.groups import pad_groups
-from firth.tasks.predictor import MetricInputs, Prediction
+from firth.tasks.predictor import MetricInputs, Prediction, with_truncation
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import GROUPS, POSITIONS, InputSequence, Ints, SequenceBuilder, pack
 from firth.tasks.task import LABELS, Floats, Task
@@ -100,19 +100,18 @@ class GenerateTask(Task):
     def build(self, source: Ints, target: Ints, builder: SequenceBuilder) -> InputSequence:
         """A source and its target, both truncated to their maximum lengths."""
         max_length, capacity = self.max_length, self.capacity(builder)
-        builder.truncated += source.size > capacity or target.size > max_length
-        ids, segment_ids, (_, begin), _ = builder.build(source[:capacity], target[:max_length])
+        ids, segment_ids, (_, begin), _, _ = builder.build(source[:capacity], target[:max_length])
+        truncated = source.size > capacity or target.size > max_length
         if is_masked_lm(self.recipe.network):
-            return masked_sequence(ids, segment_ids, begin)
+            return replace(masked_sequence(ids, segment_ids, begin), truncated=truncated)
         attention_order = np.maximum(np.arange(ids.size) - begin + 2, 0)  # the whole source first, then the delimiter
-        return InputSequence(
-            ids, segment_ids, attention_order, {POSITIONS: np.arange(begin - 1, ids.size - 1), LABELS: ids[begin:]}
-        )
+        labels = {POSITIONS: np.arange(begin - 1, ids.size - 1), LABELS: ids[begin:]}
+        return InputSequence(ids, segment_ids, attention_order, labels, truncated=truncated)
 
     def init_from_pretraining(self, heads: Mapping[str, Tensor]) -> None:
         """Do nothing: there is no layer of its own."""
 
-    def flops(self, batch: Batch) -> float:
+    def flops(self, network: Network, batch: Batch) -> float:
         """0: there is nothing beside the network."""
         return 0.0
 
@@ -147,7 +146,6 @@ class GenerateTask(Task):
         self, network: Network, pairs: Sequence[GenerateExample], builder: SequenceBuilder
     ) -> tuple[Floats64, Floats64]:
         """-log p(target | source) of the examples whose targets are within the maximum length, and their bytes."""
-        truncated = builder.truncated
         lengths = [ids.size for ids in builder.encode([one.target or "" for one in pairs])]
         fit = [one for one, length in zip(pairs, lengths, strict=True) if one.target and length <= self.max_length]
         built, found = self.sequences(fit, builder), np.zeros(len(fit))
@@ -155,7 +153,6 @@ class GenerateTask(Task):
             queries, _, owners = self.decoder_queries(network, states, batch)
             logs = self.decoder_of(network).output.log_probability(queries, batch.labels[LABELS])
             found[group] = -np.bincount(owners.numpy(), logs.double().numpy(), minlength=len(group))
-        builder.truncated = truncated
         return found, np.array([float(len((one.target or "").encode())) for one in fit])
 
     def decoder_of(self, network: Network) -> Network:
@@ -177,14 +174,14 @@ class GenerateTask(Task):
     def predict(self, network: Network, examples: Sequence[Example], builder: SequenceBuilder) -> list[Prediction]:
         pairs = cast(Sequence[GenerateExample], examples)
         sources, capacity = builder.encode([one.source for one in pairs]), self.capacity(builder)
-        builder.truncated += sum(source.size > capacity for source in sources)
+        is_long = [source.size > capacity for source in sources]
         sources = [source[:capacity] for source in sources]
         predictions: list[Prediction] = [{} for _ in pairs]
         for group in self._groups([source.size for source in sources], self.decoder_of(network)):
             found = self.generate(network, [sources[index] for index in group], builder)
             for index, best in zip(group, found, strict=True):
                 text = builder.tokenizer.decode([token for token in best.tokens if token not in (EOS, UNK)])
-                predictions[index] = {"text": text, "logprob": best.score}
+                predictions[index] = with_truncation({"text": text, "logprob": best.score}, is_long[index])
         return predictions
 
     def _groups(self, sizes: Sequence[int], decoder: Network) -> Iterator[list[int]]:
@@ -284,14 +281,18 @@ class EncoderDecoderTask(GenerateTask):
 
     def build(self, source: Ints, target: Ints, builder: SequenceBuilder) -> InputSequence:
         """The source as input of the encoder, with the target among its labels."""
-        builder.truncated += source.size <= builder.capacity(1) and target.size > self.max_length
         encoded = self._source(source, builder)
         labels = np.append(target[: self.max_length], EOS)
-        return replace(encoded, labels={**encoded.labels, LABELS: labels, _LENGTHS: np.array([labels.size])})
+        return replace(
+            encoded,
+            labels={**encoded.labels, LABELS: labels, _LENGTHS: np.array([labels.size])},
+            truncated=encoded.truncated or target.size > self.max_length,
+        )
 
     def _source(self, source: Ints, builder: SequenceBuilder) -> InputSequence:
         built = builder.build(source)
-        return InputSequence(built.ids, built.segment_ids, labels={POSITIONS: np.arange(built.ids.size)})
+        labels = {POSITIONS: np.arange(built.ids.size)}
+        return InputSequence(built.ids, built.segment_ids, labels=labels, truncated=built.truncated)
 
     @property
     def max_length(self) -> int:
@@ -342,8 +343,8 @@ class EncoderDecoderTask(GenerateTask):
         encoded = source_states(network(batch, self.positions(batch)), batch)
         return NetDecoderState(self.decoder, torch.full((len(sources), 1), self.start_token), encoder_states=encoded)
 
-    def flops(self, batch: Batch) -> float:
-        """Floating-point operations of the decoder without its cross-attention."""
+    def flops(self, network: Network, batch: Batch) -> float:
+        """Floating-point operations of the decoder, as if sources were as long as targets."""
         lengths = batch.labels[_LENGTHS]
         queries = 1 + is_masked_lm(self.decoder.recipe)
         return float(lengths.sum()) * queries * self.decoder.flops(int(lengths.max()))

@@ -16,6 +16,8 @@ from firth.tasks.examples import Example, TagExample, TextExample, numeric_label
 from firth.tasks.readers.reader import read_items
 
 Prediction = dict[str, Any]  # a JSON object
+TRUNCATED = "truncated"
+"""The key of a prediction whose input was truncated."""
 MetricInputs = tuple[str, Sequence[Any], Sequence[Any]]
 """The name of the metrics, the references and the predictions, as `measure` takes them."""
 _THRESHOLD = 0.5  # probability from which on a label is predicted in multi-label classification
@@ -27,7 +29,6 @@ class Predictor(SummarisedModel, ChecksArguments, ABC):
     chunk: ClassVar[int] = 4096
     """Number of examples predicted together, so that those of similar length share batches."""
     task: str
-    truncated = 0  # examples so far
 
     def predict(self, items: Iterable[Any]) -> list[Prediction]:
         """A dictionary for each item; docs/tasks.md describes the items and predictions of each task.
@@ -63,6 +64,20 @@ class Predictor(SummarisedModel, ChecksArguments, ABC):
     ) -> dict[str, Any]:
         """Metrics with confidence intervals, and those of a trivial baseline."""
         return measure(*self.metric_inputs(examples, answers), seed=seed, samples=samples)
+
+
+def with_truncation(prediction: Prediction, truncated: bool) -> Prediction:
+    """The prediction, which says so if its input was truncated.
+
+    >>> with_truncation({"label": "good"}, True), with_truncation({"label": "good"}, False)
+    ({'label': 'good', 'truncated': True}, {'label': 'good'})
+    """
+    return prediction | {TRUNCATED: True} if truncated else prediction
+
+
+def count_truncated(predictions: Iterable[Prediction]) -> int:
+    """The number of predictions whose inputs were truncated."""
+    return sum(TRUNCATED in one for one in predictions)
 
 
 def single_label(labels: Sequence[str], probabilities: Sequence[float]) -> Prediction:

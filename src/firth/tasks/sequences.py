@@ -42,6 +42,7 @@ class InputSequence:
     """Labels of a task; `positions` are counted from the beginning of the sequence."""
     position_ids: Ints | None = None  # if they are not 0, 1, 2, ...
     query_only: int = 0  # number of tokens at the end that no other attends to
+    truncated: bool = False  # whether it has not all of its example
 
 
 def pack(sequences: Sequence[InputSequence], first_word: int) -> Batch:
@@ -146,6 +147,7 @@ class BuiltSequence(NamedTuple):
     segment_ids: Ints | None
     begins: tuple[int, int]  # position of the first token of each text
     lengths: tuple[int, int]  # number of tokens of each text after truncation
+    truncated: bool  # whether a text was longer
 
 
 class SequenceBuilder:
@@ -162,7 +164,6 @@ class SequenceBuilder:
         self.max_length = max_length(recipe) or _MAX_LENGTH
         self.segments = recipe.embedding.segments > 1
         self.special_tokens = tokenizer_special_tokens(tokenizer.backend) or default_special_tokens(recipe)
-        self.truncated = 0  # examples so far
         self._encoder = TextEncoder(tokenizer)
 
     def encode(self, texts: Sequence[str]) -> list[Ints]:
@@ -197,7 +198,7 @@ class SequenceBuilder:
             lengths = (min(first.size, self.capacity(1)), 0)
         else:
             lengths = truncated_lengths(first.size, second.size, self.capacity(2))
-        self.truncated += lengths[0] < first.size or (second is not None and lengths[1] < second.size)
+        truncated = lengths[0] < first.size or (second is not None and lengths[1] < second.size)
         before, between, end, segment = self.special_tokens
         parts = [before, first[: lengths[0]], *([] if second is None else [between, second[: lengths[1]]]), end]
         ids = np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
@@ -206,7 +207,7 @@ class SequenceBuilder:
         segment_ids = None
         if self.segments:
             segment_ids = np.where((second is not None) & (np.arange(ids.size) >= begins[1]), segment, 0)
-        return BuiltSequence(ids, segment_ids, begins, lengths)
+        return BuiltSequence(ids, segment_ids, begins, lengths, truncated)
 
 
 def truncated_lengths(first: int, second: int, capacity: int) -> tuple[int, int]:

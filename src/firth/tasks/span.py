@@ -63,7 +63,8 @@ class SpanTask(Task):
         capacity = max(1, builder.capacity(2) - question.size)
         answer = answer_tokens(example, offsets)
         found = []
-        for begin, end in windows(ids.size, capacity, min(self.recipe.stride, capacity)):
+        spans = list(windows(ids.size, capacity, min(self.recipe.stride, capacity)))
+        for begin, end in spans:
             built = builder.build(question, ids[begin:end])
             bounds = offsets[begin:end]
             labels = {
@@ -74,8 +75,8 @@ class SpanTask(Task):
             if answer is not None:
                 is_inside = answer[0] >= begin and answer[1] < end
                 labels[LABELS] = np.array([answer[0] - begin + 1, answer[1] - begin + 1] if is_inside else [0, 0])
-            found.append(InputSequence(built.ids, built.segment_ids, labels=labels))
-        builder.truncated += len(found) > 1
+            truncated = built.truncated or len(spans) > 1
+            found.append(InputSequence(built.ids, built.segment_ids, labels=labels, truncated=truncated))
         return found
 
     def count(self, batch: Batch) -> int:

@@ -70,7 +70,8 @@ class TagTask(Task):
         words, tokens = np.append(openers, ranks.size), np.append(first_tokens[openers], ids.size)
         tokens[0] = 0
         found = []
-        for first, end, (low, high) in word_windows(np.diff(tokens), builder.capacity(1)):
+        spans = list(word_windows(np.diff(tokens), builder.capacity(1)))
+        for first, end, (low, high) in spans:
             built = builder.build(ids[tokens[first] : tokens[end]][: builder.capacity(1)])
             labelled = np.arange(words[low], words[high])
             labels = {POSITIONS: built.begins[0] + first_tokens[labelled] - tokens[first], WORDS: labelled}
@@ -78,8 +79,7 @@ class TagTask(Task):
                 labels[WORD_IN_TOKEN] = np.minimum(ranks[labelled], self.recipe.words_per_token - 1)
             if targets is not None:
                 labels[LABELS] = targets[labelled]
-            found.append(InputSequence(built.ids, built.segment_ids, labels=labels))
-        builder.truncated += len(found) > 1
+            found.append(InputSequence(built.ids, built.segment_ids, labels=labels, truncated=len(spans) > 1))
         return found
 
     def scores(self, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Tensor:

@@ -23,7 +23,7 @@ from firth.nets.scoring import BATCH_TOKENS
 from firth.objectives.heads.head import ObjectiveHead
 from firth.tasks.examples import Example
 from firth.tasks.head import TaskHead
-from firth.tasks.predictor import MetricInputs, Prediction, Predictor
+from firth.tasks.predictor import MetricInputs, Prediction, Predictor, with_truncation
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import GROUPS, POSITIONS, BuiltSequence, InputSequence, Ints, SequenceBuilder, pack
 from firth.tokens.tokenizer import FIRST_WORD
@@ -86,7 +86,8 @@ class Task(ObjectiveHead):
             scores = iter(self.split(self.scores(states, batch, None), batch))
             for index in bucket:
                 own = list(islice(scores, self.outputs_per_example(len(built[index]))))
-                predictions[index] = self.answer(examples[index], built[index], own)
+                truncated = any(one.truncated for one in built[index])
+                predictions[index] = with_truncation(self.answer(examples[index], built[index], own), truncated)
         return predictions
 
     @abstractmethod
@@ -116,7 +117,10 @@ class Task(ObjectiveHead):
         """
         return {}
 
-    def flops(self, batch: Batch) -> float:
+    def output_count(self, batch: Batch) -> int:
+        return self.count(batch) if self.uses_output_layer else 0
+
+    def flops(self, network: Network, batch: Batch) -> float:
         """Floating-point operations of the head's forward pass, where they matter."""
         return batch.ids.numel() * self.head.flops(batch.shape[1])
 
@@ -224,10 +228,6 @@ class TaskModel(Predictor):
     def pretrained(self) -> NetModel:
         """The network as a model of its own, without the head of the task."""
         return self.base
-
-    @property
-    def truncated(self) -> int:  # type: ignore[override]
-        return self.builder.truncated
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The arrays of the network, and those of the head under the name of the task."""

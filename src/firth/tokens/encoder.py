@@ -13,6 +13,7 @@ import string
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
+from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -224,12 +225,13 @@ NO_TOKENS = ChunkTokens(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint32
 
 
 class TextEncoder:
-    """Encodes sentences like `tokenizer.encode`, many times faster on real text."""
+    """Encodes sentences like `tokenizer.encode`, many times faster on real text; threads may share it."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self._separable = tokenizer.recipe.separable
         self._tokens = NO_TOKENS
+        self._lock = RLock()  # of the tables of chunks
         self._clear()
 
     def encode(self, sentences: Sequence[str]) -> EncodedSentences:
@@ -237,16 +239,18 @@ class TextEncoder:
         return self.encode_lines(lines_of(sentences, self.chunker.flags_double_space))
 
     def encode_lines(self, lines: Lines) -> EncodedSentences:
-        return self._tokens_of_chunks(self._chunks(lines), lines)
+        with self._lock:
+            return self._tokens_of_chunks(self._chunks(lines), lines)
 
     def encode_counted(self, sentences: Sequence[str]) -> tuple[EncodedSentences, SentenceCounts]:
         """The tokens of sentences, as by `encode`, and the words and bytes of each."""
         return self.encode_lines_counted(lines_of(sentences, self.chunker.flags_double_space))
 
     def encode_lines_counted(self, lines: Lines) -> tuple[EncodedSentences, SentenceCounts]:
-        chunks = self._chunks(lines)
-        counts = SentenceCounts(self._words.count(lines, chunks), np.diff(lines.bounds) - 1)
-        return self._tokens_of_chunks(chunks, lines), counts
+        with self._lock:
+            chunks = self._chunks(lines)
+            counts = SentenceCounts(self._words.count(lines, chunks), np.diff(lines.bounds) - 1)
+            return self._tokens_of_chunks(chunks, lines), counts
 
     def _chunks(self, lines: Lines) -> npt.NDArray[np.int32]:
         if self.chunker.table.size > _MAX_CHUNK_BYTES:
@@ -267,8 +271,9 @@ class TextEncoder:
                 [*self._first[first], *chain.from_iterable(map(self._inner.__getitem__, others))], np.uint32
             )
         except KeyError:
-            self._cache_words(first, others)
-            return self.encode([sentence]).ids
+            with self._lock:
+                self._cache_words(first, others)
+                return self.encode([sentence]).ids
 
     def encode_chunks(
         self, texts: Sequence[str]

@@ -286,9 +286,9 @@ class Transformer(Encoder):
         owners = torch.arange(len(encoder_states.states), device=encoder_states.states.device)
         return SourceKeys(layers, encoder_states.bias, owners)
 
-    def flops(self, length: int, predicted: float = 1.0) -> float:
-        """A decoder attends to as many encoder states as it has tokens."""
-        width, layers = self.recipe.width, self.recipe.layers
+    def flops(self, length: int, predicted: float = 1.0, source: int | None = None) -> float:
+        """A decoder attends to `source` encoder states, by default to as many as there are tokens."""
+        width, layers, states = self.recipe.width, self.recipe.layers, length if source is None else source
         if not layers:
             return 0.0
         keys, rest = 4.0 * width * width, 4.0 * width * width + 4.0 * length * width
@@ -297,9 +297,10 @@ class Transformer(Encoder):
             keys *= reach / length
             rest += 4.0 * self.memory * width + 2.0 * (reach + 1) * width
         if self.recipe.cross_width:
-            keys, rest = keys + 4.0 * width * self.recipe.cross_width, 2 * rest
+            keys += 4.0 * width * self.recipe.cross_width * states / length
+            rest += 4.0 * width * width + 4.0 * states * width
         feed_forward = 4.0 * width * self.recipe.ffn_width
-        queries = predicted if predicted <= _GATHERED else 1.0
+        queries = predicted if predicted <= _GATHERED and not self.recipe.cross_width else 1.0
         last = keys + queries * rest + predicted * feed_forward
         return (layers - 1) * (keys + rest + feed_forward) + last
 

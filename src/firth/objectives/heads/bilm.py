@@ -28,6 +28,9 @@ class BidirectionalLMHead(ObjectiveHead):
     def count(self, batch: Batch) -> int:
         return 2 * len(positions_with_next(batch))
 
+    def expected_counts(self, length: int) -> dict[str, float]:
+        return {self.name: 2.0}
+
     def loss(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Loss:
         forward, backward = self.direction_losses(network, states, batch, rng)
         return Loss(forward.total + backward.total, forward.count + backward.count)

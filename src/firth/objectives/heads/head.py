@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -92,9 +93,23 @@ class ObjectiveHead(nn.Module, ABC):
         """The factor of each mean loss after a fraction of the training; an objective without any is left out."""
         return {self.name: self.objective.weight_at(progress)}
 
-    def flops(self, batch: Batch) -> float:
-        """Floating-point operations of a forward pass of its own networks over a batch."""
+    def output_count(self, batch: Batch) -> int:
+        """The number of predictions of the network's output layer in a batch."""
+        return self.count(batch) if self.objective.needs_output else 0
+
+    def expected_counts(self, length: int) -> dict[str, float]:
+        """The approximate number of predictions of each loss per token of sequences of that length."""
+        return {self.name: self.objective.predicted}
+
+    def flops_per_token(self, network: Network, length: int, counts: Mapping[str, float]) -> float:
+        """Floating-point operations of a forward pass of its own layers, with `counts` predictions per token."""
         return 0.0
+
+    def flops(self, network: Network, batch: Batch) -> float:
+        """Floating-point operations of a forward pass of its own layers over a batch."""
+        tokens = batch.ids.numel()
+        counts = {name: count / tokens for name, count in self.counts(batch).items()}
+        return tokens * self.flops_per_token(network, batch.shape[1], counts)
 
     def saved_tensors(self) -> dict[str, Tensor]:
         """The tensors that an artifact keeps; a part that serves training alone is left out here.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 import torch.nn.functional as f
@@ -46,6 +48,12 @@ class PairClassificationHead(ObjectiveHead):
     def classify(self, states: Tensor) -> Tensor:
         """(sequences, 2): logits from the states of first tokens."""
         return self.classifier(torch.tanh(self.pooler(states)))  # type: ignore[no-any-return]
+
+    def expected_counts(self, length: int) -> dict[str, float]:
+        return {self.name: 1 / length}
+
+    def flops_per_token(self, network: Network, length: int, counts: Mapping[str, float]) -> float:
+        return 2.0 * counts[self.name] * (self.pooler.weight.numel() + self.classifier.weight.numel())
 
     def loss(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Loss:
         positions, labels = self.positions(batch), batch.labels[self.label_key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -37,6 +38,13 @@ class RankingHead(ObjectiveHead):
 
     def positions(self, batch: Batch) -> Tensor:
         return batch.labels["ranking.positions"]
+
+    def expected_counts(self, length: int) -> dict[str, float]:
+        return {self.name: 1 / (2 * self.recipe.encoder.context + 1)}
+
+    def flops_per_token(self, network: Network, length: int, counts: Mapping[str, float]) -> float:
+        """A second pass of the network, and two scores of each window."""
+        return network.flops(length, counts[self.name], outputs=0.0) + 4.0 * counts[self.name] * self.recipe.width
 
     def loss(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Loss:
         positions, negatives = batch.labels["ranking.positions"], batch.labels["ranking.negatives"]

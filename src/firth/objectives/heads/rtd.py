@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -98,8 +99,9 @@ class ReplacedTokensHead(ObjectiveHead):
         """(positions,): the logit that a token was replaced, from the network's last hidden states."""
         return self.classifier(self.activation(self.dense(states)))[:, 0]  # type: ignore[no-any-return]
 
-    def flops(self, batch: Batch) -> float:
-        rows, length = batch.shape
-        chosen = len(batch.labels["rtd.positions"]) / (rows * length)
-        detector = 2.0 * self.count(batch) * self.dense.weight.numel()
-        return rows * length * self.generator.flops(length, chosen) + detector
+    def expected_counts(self, length: int) -> dict[str, float]:
+        return {GENERATOR_LOSS: self.masking.rate, self.name: 1.0}
+
+    def flops_per_token(self, network: Network, length: int, counts: Mapping[str, float]) -> float:
+        detector = 2.0 * (self.dense.weight.numel() + self.classifier.weight.numel())
+        return self.generator.flops(length, counts[GENERATOR_LOSS]) + counts[self.name] * detector

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -51,9 +53,9 @@ class SpanBoundaryHead(ObjectiveHead):
     def count(self, batch: Batch) -> int:
         return len(batch.labels["sbo.targets"])
 
-    def flops(self, batch: Batch) -> float:
+    def flops_per_token(self, network: Network, length: int, counts: Mapping[str, float]) -> float:
         weights = self.first.dense.weight.numel() + self.second.dense.weight.numel()
-        return 2.0 * self.count(batch) * (weights + self.vocabulary * self.second.dense.out_features)
+        return 2.0 * counts[self.name] * (weights + self.vocabulary * self.second.dense.out_features)
 
     def loss(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Loss:
         left, right = (states.at(batch.labels[f"sbo.{side}"]) for side in ("left", "right"))

@@ -1,0 +1,142 @@
+"""One count of FLOPs, over every neural recipe: that of torch's counter, of a batch, and of a recipe before a run."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from firth.fit.batches import Batches, Cursor, vocabulary_of
+from firth.fit.cost import TrainingCosts, training_cost
+from firth.fit.loop import BACKWARD, TrainingModule, make_training_module
+from firth.fit.parallel import make_batches
+from firth.fit.resolve import fill_in
+from firth.nets.batch import Batch
+from firth.nets.characters import CharacterTable
+from firth.nets.dropout import DropoutRng
+from firth.nets.network import Vocabulary
+from firth.nets.recipe import NetRecipe
+from firth.recipes.nets import SIZES, resize
+from firth.text.corpus import read_corpus
+from firth.tokens.build import open_tokens
+from firth.tokens.recipe import TokenizerRecipe
+from tests.contracts.test_nets import NETS
+from tests.fit.small_nets import sentences, text
+
+EVERY = pytest.mark.parametrize("name", NETS)
+WORDS = Vocabulary([f"w{number}" for number in range(500)], np.arange(500, 0, -1))
+
+
+def small(name: str, length: int = 32) -> NetRecipe:
+    """A tiny network; batches of XLM are for one of its objectives."""
+    recipe = NETS[name] if NETS[name].output.kind == "direct" else resize(NETS[name], "tiny")
+    return replace(
+        recipe,
+        sequence=replace(recipe.sequence, length=length),
+        memory=replace(recipe.memory, length=min(recipe.memory.length, 24)),
+        objectives=tuple(one for one in recipe.objectives if not one.needs_translations),
+        learning=replace(recipe.learning, batch=1024, short_phase=0.0),
+    )
+
+
+def open_small(name: str, length: int = 32) -> tuple[TrainingModule, Batches]:
+    recipe, pairs = small(name, length), zip(sentences(300), sentences(300, 1), strict=True)
+    lines = text(600) if recipe.decoder is None else [list(pair) for pair in pairs]
+    tokenizer, store = open_tokens(TokenizerRecipe(model="words", min_count=1), read_corpus(lines), 1)
+    module = make_training_module(fill_in(recipe, len(tokenizer)), vocabulary_of(tokenizer, store), 0)
+    module.network.output.prepare(store)
+    return module, make_batches(module.network.recipe, store, module.objectives, 0)
+
+
+def make_batch(module: TrainingModule, batches: Batches) -> Batch:
+    """The first batch, or with a memory the second."""
+    (batch,), after = batches.step(Cursor())
+    if module.memory.length:
+        module.losses(batch, None)
+        (batch,), _ = batches.step(after)
+    table = module.network.embedding.tokens
+    if isinstance(table, CharacterTable):  # its estimate is that of Zipf's law
+        table.distinct = len(batch.ids.unique()) / batch.ids.numel()
+    return batch
+
+
+class Counter(FlopCounterMode):
+    """torch's, which leaves products that are added in place and attention on a CPU out."""
+
+    def __init__(self) -> None:
+        def add(_: Any, left: torch.Size, right: torch.Size, *__: Any, **___: Any) -> int:
+            return 2 * left[0] * left[1] * right[1]
+
+        def attend(queries: torch.Size, keys: torch.Size, *_: Any, **__: Any) -> int:
+            return 4 * math.prod(queries) * keys[2]
+
+        attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        super().__init__(display=False, custom_mapping={torch.ops.aten.addmm_: add, attention: attend})
+
+
+@EVERY
+def test_flops_are_those_that_torch_counts(name: str) -> None:
+    """Of the forward pass, and of both passes; sampled and tree outputs by their expected number of products."""
+    module, batches = open_small(name)
+    batch = make_batch(module, batches)
+    expected = module.flops(batch)
+    recall = module.memory.arrays()
+    with torch.no_grad(), Counter() as forward:
+        module.losses(batch, None)
+    assert forward.get_total_flops() == pytest.approx(expected / BACKWARD, rel=0.02)
+    if module.memory.length:
+        module.memory.restore(recall)
+    with Counter() as both:
+        losses = module.losses(batch, DropoutRng(0, 0, 0))
+        torch.stack([loss.total / max(loss.count, 1) for loss in losses.values()]).sum().backward()  # type: ignore[no-untyped-call]
+    assert both.get_total_flops() == pytest.approx(expected, rel=0.02)
+
+
+@EVERY
+def test_the_cost_of_a_recipe_is_that_of_its_network(name: str) -> None:
+    recipe = fill_in(small(name), len(WORDS))
+    cost, module = training_cost(recipe, WORDS), make_training_module(recipe, WORDS, 0)
+    assert cost.parameters == sum(parameter.numel() for parameter in module.parameters())
+    assert cost.flops == module.expected_flops()
+
+
+@EVERY
+def test_the_cost_of_a_recipe_is_about_that_of_its_batches(name: str) -> None:
+    """As if all positions of a batch were of text; no window of SENNA has the end of a sentence in the middle."""
+    module, batches = open_small(name, length=128)
+    batch = make_batch(module, batches)
+    positions = batch.ids.numel() + (0 if batch.source is None else batch.source.ids.numel())
+    tokens = positions / max(one.objective.copies for one in module.objectives)
+    assert module.expected_flops() * tokens == pytest.approx(module.flops(batch), rel=0.3 if name == "senna" else 0.1)
+    filled = batch.ids.numel() if batch.sequence_ids is None else int((batch.sequence_ids >= 0).sum())
+    for head in module.objectives:
+        for loss, expected in head.expected_counts(128).items():
+            assert head.counts(batch)[loss] / filled == pytest.approx(expected, rel=0.1, abs=0.06)
+
+
+def test_asking_for_a_cost_takes_no_time_and_no_random_numbers() -> None:
+    vocabulary = Vocabulary([f"w{number}" for number in range(30_000)], np.arange(30_000, 0, -1))
+    state = torch.random.get_rng_state()
+    for name in ("bert", "hlbl"):
+        training_cost(resize(NETS[name], "base"), vocabulary)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    costs, began = TrainingCosts(vocabulary), time.process_time()
+    for size in SIZES:
+        assert costs.of(resize(NETS["bert"], size)) is costs.of(resize(NETS["bert"], size))
+    assert time.process_time() - began < 1
+
+
+def test_a_short_phase_has_shorter_attention() -> None:
+    bert = resize(NETS["bert"], "tiny")
+    costs = TrainingCosts(WORDS)
+    whole, half, most = (
+        costs.of(replace(bert, learning=replace(bert.learning, short_phase=share))).flops for share in (0.0, 0.5, 0.9)
+    )
+    assert whole > half > most
+    assert (whole - most) / (whole - half) == pytest.approx(1.8)
