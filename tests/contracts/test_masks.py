@@ -216,7 +216,13 @@ def test_training_rows_keep_sequences_and_documents_apart(name: str, tmp_path: P
             owners = torch.from_numpy(OWNERS)[batch.ids]
             is_text = owners >= 0
             other = (owners[:, :, None, None] != owners) & is_text[:, :, None, None] & is_text
-            assert not (dependence(states, inputs[0]) & other).any(), "a state depends on another document"
+            found = dependence(states, inputs[0])
+            assert not (found & other).any(), "a state depends on another document"
+            is_stream = recipe.sequence.format == "stream" and recipe.visibility == "bidirectional"
+            if is_stream and sees(recipe.encoder, "bidirectional", ROW).all():
+                same = (owners[:, :, None, None] == owners) & is_text[:, :, None, None]
+                same &= torch.eye(len(owners), dtype=torch.bool)[:, None, :, None]
+                assert found[same].all(), "a state does not depend on all of its document, or of its pair"
     assert packed or recipe.decoder is not None or recipe.sequence.format in MIXED, "no row has several sequences"
 
 
@@ -405,15 +411,13 @@ def test_decoding_remembers_as_many_tokens_before_a_segment(name: str, kept: int
 @REMEMBERING
 def test_training_remembers_without_gradients(name: str, tmp_path: Path) -> None:
     """The rows before change the losses of a row, of their document alone, and get no gradient from them."""
-    recipe = replace(trained_recipe(name), memory=replace(NETS[name].memory, length=6))
+    recipe = replace(trained_recipe(name), memory=replace(NETS[name].memory, length=12))
     recipe = replace(recipe, learning=replace(recipe.learning, batch=2 * ROW))
-    store = store_of(numbered([[30, 30], [9], [31]]), tmp_path, vocabulary=len(OWNERS))
+    store = store_of(numbered([[13], [9, 8], [12], [10, 10], [9, 9], [14], [11, 11]]), tmp_path, vocabulary=len(OWNERS))
     network = make_network(recipe)
     module = TrainingModule(network, make_heads(recipe, network)).double()
-    batches = make_batches(recipe, store, [], 0)
-    (first,), cursor = batches.step(Cursor())
-    (second,), _ = batches.step(cursor)
-    assert second.offsets is not None
+    first, second = rows_within_a_document(make_batches(recipe, store, [], 0), recipe.memory.length)
+    assert first.offsets is not None
 
     def second_gradients(changed: int | None) -> list[Tensor]:
         """The gradients to both rows of a stream, with one token of the first replaced."""
@@ -428,18 +432,27 @@ def test_training_remembers_without_gradients(name: str, tmp_path: Path) -> None
     plain = second_gradients(None)
     assert not plain[0].any(), "the memory has a gradient"
     assert plain[1].any()
-    assert first.offsets is not None
     size = int(first.offsets.lengths[0])
-    remembered = {}
+    documents = first.offsets.documents[0, :size]
     for position in range(size):
         moved = second_gradients(position)[1]
         assert torch.equal(moved[1], plain[1][1]), "another stream is remembered"
-        remembered[position] = not torch.equal(moved[0], plain[1][0])
-    continues = (second.offsets.documents[0] == first.offsets.documents[0, size - 1]).any()
-    assert continues
-    # Two layers: the last six states have read the tokens before them.
-    same = (first.offsets.documents[0] == first.offsets.documents[0, size - 1]).tolist()
-    assert [remembered[position] for position in range(size)] == same[:size]
+        # Two layers: the states of the memory have read the tokens of their document before it.
+        assert torch.equal(moved[0], plain[1][0]) == bool(documents[position] != documents[-1])
+
+
+def rows_within_a_document(batches: Batches, memory: int) -> tuple[Batch, Batch]:
+    """Two steps whose first rows continue a document that begins within the memory between them."""
+    cursor, before = Cursor(), None
+    while cursor.epoch == 0:
+        (batch,), cursor = batches.step(cursor)
+        if before is not None and batch.offsets is not None:
+            size = int(before.offsets.lengths[0])
+            documents = before.offsets.documents[0, max(0, size - memory) : size]
+            if len(documents.unique()) > 1 and batch.offsets.documents[0, 1] == documents[-1]:
+                return before, batch
+        before = batch
+    raise AssertionError("no such rows")
 
 
 def _gradients(total: Tensor, inputs: list[Tensor]) -> tuple[Tensor | None, ...]:
