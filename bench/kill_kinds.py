@@ -88,7 +88,7 @@ _FURTHER = {
     ),
     "train xlm": Kind(
         "",
-        f"train xlm en=IN/text.txt xx=IN/more.txt -o OUT --threads 1 {_BRIEF} {_TRANSFORMER}",
+        f"train xlm en=IN/text.txt xx=IN/more.txt IN/languages.tsv -o OUT --threads 1 {_BRIEF} {_TRANSFORMER}",
         resumes=True,
     ),
     "adapt tokenizer": Kind("", "adapt IN/wordpiece IN/more.txt -o OUT --threads 1"),
@@ -183,5 +183,6 @@ def write_texts(inputs: Path) -> None:
     (inputs / "dev.tsv").write_text("\n".join(["label\ttext_a", *rows[_EXAMPLES:][: _EXAMPLES // 2]]) + "\n")
     pairs = [f"{line}\t{' '.join(line.split()[:2])}" for line in lines[: _EXAMPLES // 2]]
     (inputs / "pairs.tsv").write_text("\n".join(["source\ttarget", *pairs]) + "\n")
+    (inputs / "languages.tsv").write_text("\n".join(["en\txx", *pairs]) + "\n")
     tasks = [f'[[task]]\nname = "{name}"\ntask = "classify"\ntrain = "train.tsv"\ndev = "dev.tsv"\n' for name in "ab"]
     (inputs / "tasks.toml").write_text("\n".join(tasks))

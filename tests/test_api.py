@@ -122,6 +122,7 @@ def test_names_are_listed() -> None:
         "adapt",
         "finetune",
         "mix",
+        "noise",
         "score",
         "generate",
         "fill",

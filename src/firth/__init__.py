@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from firth.fit.adapt import adapt as adapt
     from firth.fit.finetune import finetune as finetune
     from firth.fit.mixing import mix as mix
+    from firth.fit.noise import noise as noise
     from firth.fit.train import train as train
     from firth.recipes.table import find_recipe as find_recipe
     from firth.text.check import check_corpus as check_corpus
@@ -75,6 +76,7 @@ _MODULES = {
     "info": "firth.artifact.folder",
     "load": "firth.api",
     "mix": "firth.fit.mixing",
+    "noise": "firth.fit.noise",
     "open_store": "firth.tokens.build",
     "predict": "firth.api",
     "read_corpus": "firth.text.corpus",

@@ -21,8 +21,8 @@ _FUNCTIONS = {
     **{
         name: name
         for name in (
-            "adapt", "embed", "evaluate", "fill", "finetune", "generate", "info", "mix", "predict", "score", "similar",
-            "train", "verify",
+            "adapt", "embed", "evaluate", "fill", "finetune", "generate", "info", "mix", "noise", "predict", "score",
+            "similar", "train", "verify",
         )
     },
 }  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import firth as package
 from firth.errors import RecipeError
 from firth.fit.noise import NoiseCounts, noise, noise_rows
 from firth.nets.batch import Batch
@@ -18,6 +19,7 @@ from firth.objectives.heads.masking import span_length_probabilities
 from firth.objectives.masking import Masking
 from firth.objectives.registry import OBJECTIVES
 from firth.recipes.table import RECIPES
+from firth.recipes.values import override
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD
 from tests.command import assert_refused, firth
 from tests.objectives.small_stores import small_recipe, small_vocabulary
@@ -126,6 +128,39 @@ def test_the_verb(corpus: Path) -> None:
     changed = firth("noise", "bert", corpus, *options, "--set", "mlm.masking.rate=0.4", "--json").json
     assert changed["objectives"]["mlm"]["stated"]["chosen"] == 0.4
     assert changed["objectives"]["mlm"]["measured"]["chosen"] == pytest.approx(0.4, abs=0.02)
+
+
+def test_the_function_and_the_verb_give_the_same(corpus: Path) -> None:
+    settings = {"tokenizer": {"vocab_size": 300}, "mlm.masking.rate": 0.3}
+    found = package.noise("bert", corpus, tokens=4000, settings=settings, layout="lines", seed=3)
+    options = ["--set", "tokenizer.vocab_size=300", "--set", "mlm.masking.rate=0.3", "--layout", "lines"]
+    assert firth("noise", "bert", corpus, "--tokens", 4000, "--seed", 3, *options, "--json").json == found
+    recipe = override(package.find_recipe("bert"), ["tokenizer.vocab_size=300", "mlm.masking.rate=0.3"])
+    again = package.noise(recipe, package.read_corpus(corpus, layout="lines"), tokens=4000, seed=3)
+    assert again == found | {"recipe": ""}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"recipe": "brt"}, "did you mean 'bert'"),
+        ({"recipe": None}, "recipe must be the name of one"),
+        ({"recipe": "mt-dnn"}, "use firth.finetune"),
+        ({"recipe": override(RECIPES["unigram"].make(), [])}, "recipe must be the name of one"),
+        ({"tokens": 0}, "tokens must be a number of 1 or more, not 0"),
+        ({"tokens": "many"}, "not 'many'"),
+        ({"settings": {"mlm.masking.rat": 0.3}}, "did you mean"),
+        ({"layout": "proze"}, "did you mean 'prose'"),
+        ({"corpora": ()}, "no corpus was given"),
+    ],
+)
+def test_wrong_arguments_of_the_function(given: dict[str, Any], message: str) -> None:
+    options: dict[str, Any] = {"recipe": "bert", "corpora": [[["a b c", "d e f"]]], "settings": {}} | given
+    recipe, corpora = options.pop("recipe"), options.pop("corpora")
+    with pytest.raises(package.FirthError, match=message) as error:
+        package.noise(recipe, *corpora, **options)
+    assert "\n" not in str(error.value)
+    assert "--" not in str(error.value)
 
 
 def test_what_has_no_noise_is_refused(corpus: Path) -> None:

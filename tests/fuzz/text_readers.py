@@ -23,6 +23,8 @@ from firth.tasks.readers.reader import read_task
 from firth.tasks.task_file import read_tasks
 from firth.text.corpus import read_corpus
 from firth.text.files import find_files
+from firth.text.multilingual import read_multilingual
+from firth.text.parallel import read_parallel
 from firth.text.readers import read_lines
 from firth.text.segment import make_segmenter
 from firth.tokens.build import build_store, open_tokens
@@ -250,6 +252,56 @@ dev = "b.txt"
 set = { "head.crf" = true, head.dropout = 0.3 }
 """
 
+PAIRS = list(zip(ENGLISH, CHINESE, strict=True))
+
+
+def read_table_pairs(path: Path) -> None:
+    """Read a table of pairs as training and scoring do, also with the columns named in the other order."""
+    for pair in ("zh,en", None):
+        with suppress(CorpusError):
+            list(read_parallel(path, pair=pair).pairs())
+    corpus = read_parallel(path)
+    json.dumps(list(corpus.pairs()), ensure_ascii=False).encode()
+    corpus.key()
+    with TemporaryDirectory() as folder:
+        build_store(corpus, words(), Path(folder), threads=1).verify()
+
+
+def line_pairs(folder: Path) -> list[Path]:
+    """A folder with two files whose lines correspond."""
+    for name, lines in (("a.en", ENGLISH), ("a.zh", CHINESE)):
+        write({name: "\n".join(lines) + "\n"}, _made(folder / "lines"))
+    return [folder / "lines"]
+
+
+def read_line_pairs(path: Path) -> None:
+    corpus = read_parallel(pair=f"{path / 'a.en'},{path / 'a.zh'}")
+    json.dumps(list(corpus.pairs()), ensure_ascii=False).encode()
+    corpus.key()
+
+
+def language_samples(folder: Path) -> list[Path]:
+    """A folder with texts of two languages, and their translations."""
+    table = "\n".join(["en\tzh", *("\t".join(pair) for pair in PAIRS)]) + "\n"
+    files: dict[str, str | bytes] = {"en.txt": "\n".join(ENGLISH), "zh.txt": "\n".join(CHINESE) * 3, "pairs.tsv": table}
+    write(files, _made(folder / "texts"))
+    return [folder / "texts"]
+
+
+def read_languages(path: Path) -> None:
+    """Read texts of several languages as training does."""
+    corpus = read_multilingual(f"en={path / 'en.txt'}", f"zh={path / 'zh.txt'}", str(path / "pairs.tsv"), alpha=0.5)
+    assert sum(1 for _ in corpus) >= 0
+    assert sum(1 for text in corpus.monolingual(with_sides=True) for _ in text.corpus) >= 0
+    assert sum(1 for _ in corpus.vocabulary_sample()) >= 0
+    corpus.key()
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 READERS: Sequence[FuzzReader] = (
     FuzzReader("text", text_samples, read_whole),
     FuzzReader("lines", text_samples, read_all_lines),
@@ -266,6 +318,19 @@ READERS: Sequence[FuzzReader] = (
         for task, samples in LABELLED.items()
     ),
     *(FuzzReader(name, partial(write, {"a.txt": sample}), read) for name, (read, sample) in SUITES.items()),
+    FuzzReader(
+        "parallel",
+        partial(
+            write,
+            {
+                "a.tsv": "\n".join(["en\tzh\tid", *(f"{one}\t{two}\t1" for one, two in PAIRS)]) + "\n",
+                "a.jsonl": records(*({"en": one, "zh": two, "id": "1"} for one, two in PAIRS)),
+            },
+        ),
+        read_table_pairs,
+    ),
+    FuzzReader("parallel-lines", line_pairs, read_line_pairs),
+    FuzzReader("multilingual", language_samples, read_languages),
     FuzzReader("task-file", partial(write, {"tasks.toml": TASK_FILE}), read_tasks),
     FuzzReader("store", store_samples, read_store),
     FuzzReader("cache", cache_samples, read_cache, short=20),

@@ -13,6 +13,7 @@ from firth.abilities import TextPiece
 from firth.lm.language_model import TokenStream
 from firth.nets.causal import CausalNet
 from firth.nets.scoring import BATCH_TOKENS, causal_windows, centred_windows, length_groups, make_batch, max_length
+from firth.nets.visibility import SegmentMemory
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK
 from tests.nets.small_nets import CAUSAL, TEXTS, small_net, small_tokenizer
 
@@ -28,6 +29,8 @@ def causal(name: str, **options: object) -> CausalNet:
 
 def slow_logs(model: CausalNet, ids: list[int]) -> list[float]:
     """The log-probability of each id in a forward pass of its own, with the last window of context."""
+    if model.recipe.memory.length:
+        return slow_segment_logs(model, ids)
     logs = []
     for position, target in enumerate(ids):
         row = [EOS, *ids[:position]]
@@ -37,6 +40,22 @@ def slow_logs(model: CausalNet, ids: list[int]) -> list[float]:
         with torch.inference_mode():
             last = model.network(make_batch(torch.tensor([row]))).last_hidden_state[-1:]
             logs.append(float(model.network.output.log_probabilities(last)[0, target]))
+    return logs
+
+
+def slow_segment_logs(model: CausalNet, ids: list[int]) -> list[float]:
+    """The log-probability of each id, in segments whose layers attend to those of the last tokens before them."""
+    recipe, rows = model.recipe, torch.tensor([[EOS, *ids[:-1]]])
+    memory = [torch.zeros(1, 0, recipe.width, dtype=torch.float64)] * recipe.encoder.layers
+    logs: list[float] = []
+    for segment in torch.split(rows, recipe.sequence.length, 1):
+        visible = torch.ones(1, segment.shape[1], memory[0].shape[1], dtype=torch.bool)
+        with torch.inference_mode():
+            states = model.network(make_batch(segment), memory=SegmentMemory(memory, visible))
+            found = model.network.output.log_probabilities(states.last_hidden_state)
+        logs += [float(one[target]) for one, target in zip(found, ids[len(logs) :], strict=False)]
+        joined = [torch.cat(each, 1) for each in zip(memory, states.layers, strict=False)]
+        memory = [one[:, -recipe.memory.length :] for one in joined]
     return logs
 
 

@@ -24,14 +24,15 @@ def masked(name: str = "bert", kind: str = "wordpiece", **options: object) -> Ma
     model = small_net(name, kind, **options)  # type: ignore[arg-type]
     assert isinstance(model, MaskedNet)
     model.network.double()
+    model.predictor.double()  # of electra the generator
     return model
 
 
 def slow_chances(model: MaskedNet, row: list[int], position: int) -> np.ndarray:
     """The distribution of predictable tokens at one position."""
     with torch.inference_mode():
-        state = model.network(make_batch(torch.tensor([row]))).last_hidden_state[position : position + 1]
-        return model.network.output.log_probabilities(state)[0].numpy()
+        state = model.predictor(make_batch(torch.tensor([row]))).last_hidden_state[position : position + 1]
+        return model.predictor.output.log_probabilities(state)[0].numpy()
 
 
 def slow_score(model: MaskedNet, ids: list[int], words: list[int] | None = None) -> float:
@@ -42,7 +43,7 @@ def slow_score(model: MaskedNet, ids: list[int], words: list[int] | None = None)
             MASK if at == position or (words and at > position and words[at] == words[position]) else one
             for at, one in enumerate(ids)
         ]
-        total += slow_chances(model, [BOS, *hidden, EOS], position + 1)[target]
+        total += slow_chances(model, [model.start_token, *hidden, EOS], position + 1)[target]
     return total
 
 
@@ -106,7 +107,7 @@ def test_fillings_are_the_top_of_the_softmax(name: str, kind: str) -> None:
     (found,) = model.fill("The quick [MASK] fox", top=5)
     ids = model.masked_ids(["The quick [MASK] fox"])[0]
     position = ids.index(MASK)
-    row = torch.tensor([[BOS, *ids, EOS]])
+    row = torch.tensor([[model.start_token, *ids, EOS]])
     chances = model.logits(row)[0, position + 1].double().softmax(-1)
     assert float(chances.sum()) == pytest.approx(1)
     chances[[PAD, UNK, BOS, EOS, MASK]] = -1

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from firth.errors import RecipeError
+from firth.errors import ArgumentError, RecipeError
 from firth.fit import resolve
 from firth.fit.batches import Batches, Cursor, vocabulary_of
 from firth.fit.run import Text, open_corpus
@@ -40,17 +40,17 @@ def noise(
     encoding: str | None = None,
     layout: str = "auto",
 ) -> dict[str, Any]:
-    """For each objective of a recipe what it does to a text and what its paper states.
+    """For each objective of a recipe what it does to a text and what its paper states; nothing is trained.
 
+    Returns the keys `recipe`, `tokens` (of the text that was measured: `tokens` or more, if there are as many),
+    `length` (of a sequence, at most) and `objectives`, each of which has `measured` and `stated` numbers by name.
     Shares are of the tokens of text (`chosen`, `predicted`), of the chosen tokens (`masked`, `random`, `kept`), of the
     sequences (`first` and `last`: whose first or last token is chosen), of the spans (`spans of N` words), of the words
     with a chosen token (`whole words`: all of whose tokens are), and of the pairs (`negative`).
     """
-    found = override(find_recipe(recipe) if isinstance(recipe, str) else recipe, setting_list(settings))
-    if not isinstance(found, NetRecipe) or not found.objectives:
-        raise RecipeError(f"{recipe} has no training objective that could change a text: name one such as bert.")
-    if tokens < 1:
-        raise RecipeError(f"--tokens {tokens} measures nothing: set it to {TOKENS}, say.")
+    found = _with_objectives(recipe, settings)
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
+        raise ArgumentError(f"--tokens must be a number of 1 or more, not {tokens!r:.80}: set it to {TOKENS}, say.")
     corpus = open_corpus(corpora, field, encoding, layout)
     sized = resolve.resolve_vocabulary(found, setting_list(settings), corpus).recipe
     tokenizer, store = open_tokens(sized.tokenizer, corpus, threads)
@@ -78,6 +78,17 @@ def noise(
             if one.name in heads
         },
     }
+
+
+def _with_objectives(recipe: str | NetRecipe, settings: Settings) -> NetRecipe:
+    """The recipe of a network with its settings; raises unless it has an objective."""
+    if not isinstance(recipe, str | NetRecipe):
+        raise ArgumentError(f"recipe must be the name of one, such as bert, not a {type(recipe).__name__}.")
+    found = override(find_recipe(recipe) if isinstance(recipe, str) else recipe, setting_list(settings))
+    if not isinstance(found, NetRecipe) or not found.objectives:
+        name = recipe if isinstance(recipe, str) else "the recipe"
+        raise RecipeError(f"{name} has no training objective that could change a text: name one such as bert.")
+    return found
 
 
 class NoiseCounts:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from firth.errors import BudgetError
+from firth.errors import BudgetError, TrainingError
 from firth.fit.loop import (
     PREFETCH,
     BatchSource,
@@ -108,7 +108,10 @@ def measure(
         began = started = time.monotonic()
         seconds, tokens, flops = 0.0, 0, 0.0
         for step in count():
-            optimizer_step(scratch, optimiser, given.parts, recipe.learning.clip, 0.0, seed, step)
+            try:
+                optimizer_step(scratch, optimiser, given.parts, recipe.learning.clip, 0.0, seed, step)
+            except TrainingError as error:  # nothing was learned yet, so a smaller learning rate is no remedy
+                raise TrainingError(f"{error}: set smaller weights of the objectives, such as 1.") from None
             now = time.monotonic()
             seconds, tokens, flops = seconds + now - started, tokens + given.tokens, flops + given.flops
             throughput = Throughput(max(seconds, 1e-9), max(tokens, 1), flops, max(step, 1))  # a text may be empty

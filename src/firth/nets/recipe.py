@@ -5,6 +5,7 @@ recipe = tokenizer x embedding x encoder x visibility x objectives x output laye
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -107,6 +108,10 @@ class EncoderRecipe:
             raise RecipeError("relative positions are of self-attention: set encoder.kind=transformer, cross_width=0.")
         if not 0 < self.eps < 1:
             raise RecipeError(f"encoder.eps={self.eps} must be above 0 and small, such as 1e-12.")
+        if self.kind == "transformer" and not self.ffn_width:
+            raise RecipeError(
+                "encoder.ffn_width=0 leaves a Transformer without feed-forward layers: set it to 512, say."
+            )
         if self.kind == "transformer" and self.width % self.heads:
             raise RecipeError(f"encoder.width={self.width} must be a multiple of encoder.heads={self.heads}.")
         if self.kind in ("window", "bilinear", "cnn") and self.context < 1:
@@ -212,8 +217,10 @@ class LearningRecipe:
     def __post_init__(self) -> None:
         _check(self, batch=(1, 100_000_000), grad_accumulation=(1, 10_000), epochs=(1, 1_000_000), patience=(0, 10_000))
         _check_fraction(self, "warmup", "weight_decay", "short_phase", "beta2")
-        if (self.lr != "auto" and not 0 < self.lr <= 100) or self.clip < 0:
-            raise RecipeError(f"learning.lr={self.lr} must be above 0, such as 0.001, and learning.clip not below 0.")
+        if self.lr != "auto" and not 0 < self.lr <= 100:
+            raise RecipeError(f"learning.lr={self.lr} must be above 0, such as 0.001, and at most 100.")
+        if not 0 <= self.clip < math.inf:
+            raise RecipeError(f"learning.clip={self.clip} must be a number not below 0, such as 1; 0 clips nothing.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,7 +293,9 @@ class NetRecipe:
 def can_init_adjacent(recipe: NetRecipe) -> bool:
     """Whether attention heads can be initialised to attend to adjacent tokens."""
     learned = recipe.encoder.kind == "transformer" and recipe.embedding.positions == "learned"
-    return learned and recipe.visibility == "bidirectional"
+    # A wave in position vectors, and in a head, has a sine and a cosine.
+    has_waves = min(recipe.encoder.width // recipe.encoder.heads, recipe.embedding.width) >= 2
+    return learned and has_waves and recipe.visibility == "bidirectional"
 
 
 def _check_combination(recipe: NetRecipe) -> None:
@@ -305,8 +314,8 @@ def _check_combination(recipe: NetRecipe) -> None:
         raise RecipeError("a bilinear encoder predicts from previous tokens: set visibility=causal.")
     if encoder.init == "adjacent" and not can_init_adjacent(recipe):
         raise RecipeError(
-            "only a bidirectional Transformer with learned positions can start with heads that attend to adjacent "
-            "tokens: set encoder.init=random."
+            "only a bidirectional Transformer with learned positions and heads of 2 dimensions or more can start with "
+            "heads that attend to adjacent tokens: set encoder.init=random."
         )
     if recipe.decoder is not None:
         _check_decoder(recipe, recipe.decoder)
@@ -334,6 +343,8 @@ def _check_memory(recipe: NetRecipe) -> None:
     form = recipe.sequence.format
     if recipe.memory.length and (recipe.encoder.positions != "relative" or recipe.visibility != "causal"):
         raise RecipeError("memory.length needs encoder.positions=relative and visibility=causal: set these, too.")
+    if recipe.memory.length and not recipe.encoder.layers:
+        raise RecipeError("a memory is of the layers, and encoder.layers=0: set memory.length=0, or have layers.")
     if recipe.memory.length and recipe.objectives and form != "contiguous":
         raise RecipeError(f"memory.length needs rows that go on, not sequence.format={form}: set it to contiguous.")
     if form == "contiguous" and recipe.learning.short_phase:

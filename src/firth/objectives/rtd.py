@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -50,6 +51,11 @@ class ReplacedTokens(Objective):
 
     name: ClassVar[str] = "rtd"
     needs_output: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.generator_weight < math.inf:
+            raise RecipeError(f"rtd.generator_weight={self.generator_weight} must be 0 or more.")
 
     def check(self, recipe: NetRecipe) -> None:
         super().check(recipe)

@@ -10,6 +10,8 @@ from firth.errors import RecipeError
 
 TokenModel = Literal["words", "chars", "bpe", "byte-bpe", "wordpiece", "pieces"]
 MIN_VOCABULARY = 10
+MAX_COUNT = 2**31 - 1
+"""The largest vocabulary and minimal count, for kernels count in machine numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +49,16 @@ class TokenizerRecipe:
                 f"vocab_size={self.vocab_size} leaves no room beside the 5 special tokens: "
                 f"set it to {MIN_VOCABULARY} or more."
             )
+        if self.vocab_size is not None and self.vocab_size > MAX_COUNT:
+            raise RecipeError(f"vocab_size={self.vocab_size} must be at most {MAX_COUNT}.")
         if self.vocab_size is None and self.model not in ("words", "chars"):
             raise RecipeError(f"{self.model} needs a vocab_size: set it to 16000, say.")
         if self.model == "byte-bpe" and self.vocab_size is not None and self.vocab_size < 261:
             raise RecipeError("byte-bpe needs a vocab_size of at least 261: 256 bytes and 5 special tokens.")
         if not 0 < self.coverage <= 1:
             raise RecipeError(f"coverage={self.coverage} must be above 0 and at most 1.")
-        if self.min_count < 1:
-            raise RecipeError(f"min_count={self.min_count} must be 1 or more.")
+        if not 1 <= self.min_count <= MAX_COUNT:
+            raise RecipeError(f"min_count={self.min_count} must be from 1 to {MAX_COUNT}.")
         if self.dictionary and self.segmenter == "space":
             raise RecipeError("segmenter=space uses no dictionary: set segmenter=rjieba or leave it out.")
 

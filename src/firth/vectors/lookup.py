@@ -120,7 +120,8 @@ class WordModel(SummarisedModel, ChecksArguments):
     def normalize(self, word: str) -> str:
         """The word after the tokenizer's normalisation."""
         sound = word.encode(errors="replace").decode()  # command lines may hold bytes that are not text
-        return str(self.tokenizer.backend.normalizer.normalize_str(sound)).strip()
+        normalizer = self.tokenizer.backend.normalizer  # tokenizers from elsewhere may have none
+        return (sound if normalizer is None else str(normalizer.normalize_str(sound))).strip()
 
     def encode(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
         """The concatenated ids of texts with phrases joined, and the bounds of each text."""

@@ -310,3 +310,14 @@ def test_bad_items_can_be_skipped() -> None:
     assert reading.notes()[0].startswith("1 item was skipped: item 2 is not a pair")
     with pytest.raises(CorpusError, match="no labelled texts in the items given"):
         list(read_items("pair", []))
+
+
+@pytest.mark.parametrize("task", ["pair", "choice", "span"])
+@pytest.mark.parametrize("content", ["\n\n", "  \n\t\n", "\u200b\n"])
+def test_blank_lines_are_no_examples_of_several_texts(task: str, content: str, tmp_path: Path) -> None:
+    """Of a task whose examples are texts they would be empty ones, and predictions of these."""
+    path = tmp_path / "blank.txt"
+    path.write_text(content, encoding="utf-8")
+    for labelled in (False, True):
+        with pytest.raises(CorpusError):
+            list(read_task(task, path, labelled=labelled))

@@ -45,6 +45,7 @@ from firth.text.readers import file_encoding, read_lines
 __all__ = ["ExampleReader", "parse_columns", "read_items", "read_task"]
 
 _HEAD = 200  # lines inspected to detect the format
+_WITHOUT_LINES = ("pair", "choice", "span")  # tasks whose examples are no lines of text
 _ITEMS = "the items given"
 Maker = Callable[[int, str], Example | None]  # from a line number, counted from 0, and a line
 
@@ -149,7 +150,7 @@ def _from_file(options: ReadOptions, source: CorpusFile, encoding: str | None, l
         return table.read(lines(), log)
     if options.task == "tag":
         return read_sentences(options, lines(), head, name, log)
-    if first:
+    if first or (head and options.task in _WITHOUT_LINES):
         _refuse_lines(options, first, head, name)
     return log.each(_line_maker(options, name, log), lines())
 
@@ -174,7 +175,7 @@ def _refuse_lines(options: ReadOptions, first: str, head: Sequence[str], name: s
     elif options.labelled and looks_like_tags(head):
         likely = "tag"
     clause = other_task(options, likely)
-    if options.task in ("pair", "choice", "span") or (options.task == "generate" and options.labelled):
+    if options.task in _WITHOUT_LINES or (options.task == "generate" and options.labelled):
         raise CorpusError(f"{name} cannot be read for {options.task}: {clause or HOW[options.task]}.")
     if clause and options.labelled:
         raise CorpusError(f"{name} has no labels as {options.task} has them: {clause}.")
