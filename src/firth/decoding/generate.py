@@ -194,8 +194,8 @@ class BeamSearch:
         sort = scores.view(len(sources), -1).sort(dim=1, descending=True, stable=True)
         ordered, order = (each[:, : 2 * self.beams].tolist() for each in sort)
         tokens, found = best.indices.tolist(), dict[int, list[_Beam]]()
-        for source, begin, values, places in zip(sources, first, ordered, order, strict=True):
-            rows = [(begin + place // size, place % size, value) for value, place in zip(values, places, strict=True)]
+        for source, begin, values, columns in zip(sources, first, ordered, order, strict=True):
+            rows = [(begin + index // size, index % size, value) for value, index in zip(values, columns, strict=True)]
             found[source] = [
                 _Beam(row, source, _extended(self.active[row].hypothesis, tokens[row][column], value))
                 for row, column, value in rows
