@@ -12,7 +12,7 @@ from firth.errors import CorpusError, RecipeError
 from firth.fit._translation_kernels import END_ID, fill_translations
 from firth.fit.batches import Batches
 from firth.fit.mixture import MixtureSource, power_weights
-from firth.fit.rows import BatchArrays, BatchRows, pack, pair_bounds
+from firth.fit.rows import BatchArrays, BatchRows, BestFitRows, pair_bounds
 from firth.nets.batch import Batch
 from firth.nets.embedding import LANGUAGES
 from firth.nets.recipe import NetRecipe
@@ -116,26 +116,18 @@ def find_pairs(store: TokenStore) -> tuple[Integers, Integers]:
     return bounds, bounds[:, 2] - bounds[:, 0] + _SEPARATORS
 
 
-class TranslationRows:
+class TranslationRows(BestFitRows):
     """Rows of packed pairs `EOS a EOS EOS b EOS`; the positions of b begin at 0 again."""
 
     def __init__(self, store: TokenStore, length: int) -> None:
-        self.store, self._length = store, length
         bounds, lengths = find_pairs(store)
         fits = lengths <= length
         if not fits.any():
             raise CorpusError(
                 f"no pair fits into {length} tokens: set sequence.length={int(lengths.min(initial=length)) + 1}, say."
             )
-        self._bounds, self._packed = bounds[fits], pack(lengths[fits], length)
-
-    @property
-    def count(self) -> int:
-        return self._packed.used.size
-
-    @property
-    def fill(self) -> float:
-        return float(self._packed.used.mean()) / self._length
+        super().__init__(store, lengths[fits], length)
+        self._bounds = bounds[fits]
 
     def batch(self, rows: Integers) -> Batch:
         """The batch of some rows; its language ids are 0 for the first side and 1 for the second."""

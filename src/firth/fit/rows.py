@@ -210,7 +210,23 @@ class ContiguousRows:
         return batch
 
 
-class PackedRows:
+class BestFitRows:
+    """Rows into which sequences are packed."""
+
+    def __init__(self, store: TokenStore, lengths: Integers, length: int) -> None:
+        """`lengths` are those of the sequences, `length` that of a row."""
+        self.store, self._length, self._packed = store, length, pack(lengths, length)
+
+    @property
+    def count(self) -> int:
+        return self._packed.used.size
+
+    @property
+    def fill(self) -> float:
+        return float(self._packed.used.mean()) / self._length
+
+
+class PackedRows(BestFitRows):
     """Rows of packed sequences `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`."""
 
     def __init__(
@@ -223,20 +239,11 @@ class PackedRows:
         segments: bool,
     ) -> None:
         """`opening` is the token before a sequence; with `crosses_documents`, `EOS` separates documents within it."""
-        self.store, self.sequences = store, sequences
+        self.sequences, self._segments = sequences, segments
         self._opening, self._crosses_documents = opening, crosses_documents
-        self._segments, self._length = segments, length
         self._sentences, self._documents = bounds_of(store)
         lengths = measure(sequences.starts, sequences.ends, crosses_documents, self._sentences, self._documents)
-        self._packed = pack(lengths, length)
-
-    @property
-    def count(self) -> int:
-        return self._packed.used.size
-
-    @property
-    def fill(self) -> float:
-        return float(self._packed.used.mean()) / self._length
+        super().__init__(store, lengths, length)
 
     def batch(self, rows: Integers) -> Batch:
         bounds, members, used = self._packed
