@@ -160,3 +160,12 @@ def test_beams_go_on_past_the_last_position() -> None:
 def test_what_cannot_be_drawn_is_refused(options: dict[str, float], said: str) -> None:
     with pytest.raises(RecipeError, match=said):
         causal("gpt").generate(**options)  # type: ignore[arg-type]
+
+
+def test_the_lowest_temperatures_are_greedy() -> None:
+    """Their logits would overflow."""
+    logs = torch.tensor([[0.2, 0.5, 0.3]]).log()
+    for temperature in (0.0, 1e-320, 1e-101, 1e-99):
+        assert sample_tokens(logs, torch.tensor([0.99]), Sampling(temperature)).item() == 1
+        weights = sampling_probabilities(logs[0].double().numpy(), temperature=temperature, top_k=None, top_p=None)
+        assert weights.tolist() == [0, 1, 0]

@@ -28,6 +28,7 @@ LogProbs = npt.NDArray[np.float64]
 _ONE_DOCUMENT = np.ones(1, dtype=np.bool_)
 _CONTEXT_TOKENS = 1 << 17  # of a document that are read again before its next piece; more than any cache holds
 _MAX_CACHED_WORDS = 100_000  # unknown words with a cached log-probability
+_COLDEST = 1e-100  # a temperature below which logits overflow, and which is greedy anyway
 _MAX_SPELLING = 1 << 53  # a count whose sums are exact
 
 
@@ -322,7 +323,7 @@ def sampling_probabilities(
     """
     if not temperature >= 0:
         raise RecipeError(f"temperature={temperature} must not be below 0; 0 always takes the likeliest.")
-    if temperature == 0:
+    if temperature < _COLDEST:
         return np.asarray(np.arange(log_probabilities.size) == log_probabilities.argmax(), dtype=np.float64)
     weights = log_probabilities / temperature
     weights = np.exp(weights - weights.max())

@@ -28,6 +28,7 @@ from firth.tasks.readers.columns import parse_columns, read_options
 from firth.tasks.recipe import MIXINGS, SHARED_FIELDS, TASKS, Mixing, NamedTask, TaskName, TaskRecipe
 
 _MAX_BYTES = 1 << 20
+_MAX_WEIGHT = 1e12  # integers may be too large for a float
 _KEYS = ("name", "task", "train", "dev", "test", "weight", "columns", "set")
 _NEEDED = ("name", "task", "train", "dev")
 _KINDS = tuple(task for task in TASKS if task != "generate")
@@ -104,7 +105,8 @@ def _parse_task(table: Any, where: str, folder: Path | None) -> TaskEntry:
     if task not in _KINDS:
         known = near_miss(str(task), _KINDS)
         raise RecipeError(f"{where}: there is no task {task!r:.80} among those that share a network: {known}")
-    if isinstance(weight, bool) or not isinstance(weight, int | float):
+    is_huge = isinstance(weight, int) and abs(weight) > _MAX_WEIGHT
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or is_huge:
         raise RecipeError(f"{where}: the weight must be a number above 0, not {weight!r:.80}: correct it.")
     checked = NamedTask(name=name, weight=float(weight), recipe=TaskRecipe(task=task))  # raises for bad ones
     columns = tuple(_pairs(table.get("columns", ()), "columns", where))
