@@ -23,7 +23,7 @@ from firth.objectives.sequences import Integers
 from firth.recipes.table import find_recipe
 from firth.recipes.values import Settings, override, setting_list
 from firth.tokens.build import open_tokens
-from firth.tokens.tokenizer import FIRST_WORD, MASK, UNK
+from firth.tokens.tokenizer import MASK
 
 TOKENS = 200_000
 """Tokens of text that are measured by default."""
@@ -91,7 +91,7 @@ class NoiseCounts:
         """Count a batch that the objective has corrupted."""
         ids = batch.ids.flatten()
         corruption, labels = head.corruption(batch), head.pair_labels(batch)
-        is_text = ((ids >= FIRST_WORD) | (ids == UNK) | (ids == MASK)).numpy()
+        is_text = head.changeable(batch).flatten().numpy()
         self.counts["text"] += int(is_text.sum())
         self.counts["predicted"] += head.count(batch)
         if labels is not None:
@@ -100,7 +100,7 @@ class NoiseCounts:
         if corruption is not None:
             self.counts["changeable"] += int(is_text.sum())
             self._add_tokens(corruption, ids[corruption.positions].numpy())
-            self._add_places(corruption, batch, is_text)
+            self._add_places(corruption, batch, is_text, head.counts_words)
 
     def _add_tokens(self, corruption: Corruption, now: Integers) -> None:
         before = corruption.targets.numpy()
@@ -109,7 +109,7 @@ class NoiseCounts:
         self.counts["kept"] += int((now == before).sum())
         self.counts["random"] += int(((now != MASK) & (now != before)).sum())
 
-    def _add_places(self, corruption: Corruption, batch: Batch, is_text: Any) -> None:
+    def _add_places(self, corruption: Corruption, batch: Batch, is_text: Any, counts_words: bool) -> None:
         positions, groups = corruption.positions.numpy(), corruption.groups.numpy()
         is_chosen = np.zeros(is_text.size, dtype=bool)
         is_chosen[positions] = True
@@ -117,7 +117,8 @@ class NoiseCounts:
         starts = batch.word_starts.flatten().numpy() | ~np.concatenate([[False], is_text[:-1]])
         begins_group = np.ones(positions.size, dtype=bool)
         begins_group[1:] = groups[1:] != groups[:-1]
-        words = np.bincount(groups, weights=starts[positions] | begins_group) if groups.size else np.zeros(0)
+        is_unit = starts[positions] | begins_group if counts_words else np.ones(positions.size)
+        words = np.bincount(groups, weights=is_unit) if groups.size else np.zeros(0)
         self.spans.update(words.astype(int)[words > 0].tolist())
         word = np.cumsum(starts) - 1
         chosen, whole = (np.bincount(word, weights=one & is_text) for one in (is_chosen, is_text))

@@ -13,16 +13,19 @@ from firth.nets.objective import PAIRS, Objective, Visibility
 from firth.tokens.recipe import TokenizerRecipe
 
 Format = Literal[
-    "stream", "contiguous", "sentences", "segment-pair", "sentence-pair", "full-sentences", "doc-sentences", "parallel"
-]
+    "stream", "contiguous", "contiguous-pair", "sentences", "segment-pair", "sentence-pair", "full-sentences",
+    "doc-sentences", "parallel",
+]  # fmt: skip
 Kind = Literal["none", "window", "bilinear", "rnn", "lstm", "transformer"]
 Output = Literal[
     "full", "tied", "classes", "huffman", "tree", "importance", "nce", "adaptive", "adaptive-tied", "direct", "none"
 ]
 Activation = Literal["gelu", "gelu-tanh", "relu", "tanh"]
 MAX_LENGTH = 100_000
-STREAMS = ("stream", "contiguous")
+STREAMS = ("stream", "contiguous", "contiguous-pair")
 """Formats of rows that are cut from a stream wherever one ends."""
+CONTIGUOUS = ("contiguous", "contiguous-pair")
+"""Formats of rows that go on from step to step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,8 @@ class EmbeddingRecipe:
     """Number of segment embeddings."""
     languages: int = 0
     """Number of language embeddings: in training, that of the languages of the text (XLM)."""
+    query: bool = False
+    """A vector that is the input at positions whose token is to be predicted, and is attended to by none (XLNet)."""
     norm: bool = False
     """Layer normalisation of the summed embeddings."""
     scaled: bool = False
@@ -73,6 +78,9 @@ class EncoderRecipe:
     queries, keys, values and outputs have no biases then (Dai et al. 2019)."""
     tie_position_biases: bool = True
     """Relative positions: the two vectors that are added to queries are the same in all layers."""
+    segments: Literal["none", "relative"] = "none"
+    """Transformer with relative positions: relative adds a term to each attention score that tells whether query and
+    key are of the same segment (Yang et al. 2019)."""
     clamp_length: int = 0
     """Relative positions: the distance from which on all are treated alike; 0: none."""
     norm: Literal["none", "pre", "post"] = "post"
@@ -105,6 +113,8 @@ class EncoderRecipe:
             )
         if self.positions == "relative" and (self.kind != "transformer" or self.cross_width):
             raise RecipeError("relative positions are of self-attention: set encoder.kind=transformer, cross_width=0.")
+        if self.segments == "relative" and self.positions != "relative":
+            raise RecipeError("encoder.segments=relative needs encoder.positions=relative: set both, or none.")
         if not 0 < self.eps < 1:
             raise RecipeError(f"encoder.eps={self.eps} must be above 0 and small, such as 1e-12.")
         if self.kind == "transformer" and self.width % self.heads:
@@ -137,14 +147,23 @@ class SequenceRecipe:
     """How text is cut into sequences (the input formats of the RoBERTa study, and those of older models)."""
 
     format: Format = "stream"
-    """A stream of sentences, each with its end, in random rows or contiguous from step to step; single sentences; two
-    segments or sentences; as many as fit, across documents or within one, the last cut at a word if it is long; or a
-    source and its target."""
+    """A stream of sentences, each with its end, in random rows or contiguous from step to step, or contiguous with two
+    segments after each part; single sentences; two segments or sentences; as many as fit, across documents or within
+    one, the last cut at a word if it is long; or a source and its target."""
     length: int = 128
     """Maximal tokens of a sequence, special ones included, and number of positions."""
 
+    reused: float = 0.5
+    """Format contiguous-pair: fraction of a row that is contiguous from step to step; the segments follow it."""
+    reversed: bool = False
+    """Format contiguous-pair: half of the rows read their text backwards, with negative distances."""
+
     def __post_init__(self) -> None:
         _check(self, length=(4, MAX_LENGTH))
+        if not 0 < self.reused < 1:
+            raise RecipeError(f"sequence.reused={self.reused} must be above 0 and below 1, such as 0.5.")
+        if self.reversed and self.format != "contiguous-pair":
+            raise RecipeError(f"sequence.format={self.format} is read forwards: set sequence.reversed=false.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,6 +285,16 @@ class NetRecipe:
         return next((one for one in self.objectives if one.name == name), None)
 
     @property
+    def segments(self) -> int:
+        """The number of segments that the network tells apart: 3 if relatively, since the last [CLS] is one, too."""
+        return 3 if self.encoder.segments == "relative" else self.embedding.segments
+
+    @property
+    def ends_with_class(self) -> bool:
+        """Whether [CLS] is the last token of a sequence, and not the first."""
+        return self.sequence.format == "contiguous-pair"
+
+    @property
     def directions(self) -> int:
         """The number of encoders, each with its own parameters."""
         return 2 if self.visibility == "forward+backward" else 1
@@ -330,11 +359,12 @@ def _check_languages(recipe: NetRecipe) -> None:
 def _check_memory(recipe: NetRecipe) -> None:
     """Raise `RecipeError` if the memory does not go with positions and sequences."""
     form = recipe.sequence.format
-    if recipe.memory.length and (recipe.encoder.positions != "relative" or recipe.visibility != "causal"):
+    is_causal = recipe.visibility == "causal" or any(one.orders_attention for one in recipe.objectives)
+    if recipe.memory.length and (recipe.encoder.positions != "relative" or not is_causal):
         raise RecipeError("memory.length needs encoder.positions=relative and visibility=causal: set these, too.")
-    if recipe.memory.length and recipe.objectives and form != "contiguous":
+    if recipe.memory.length and recipe.objectives and form not in CONTIGUOUS:
         raise RecipeError(f"memory.length needs rows that go on, not sequence.format={form}: set it to contiguous.")
-    if form == "contiguous" and recipe.learning.short_phase:
+    if form in CONTIGUOUS and recipe.learning.short_phase:
         raise RecipeError("contiguous rows have one length: set learning.short_phase=0 or sequence.format=stream.")
 
 
