@@ -8,6 +8,7 @@ from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.pairs import NextSentence, SentenceOrder
+from firth.objectives.plm import PermutationLM
 from firth.objectives.ranking import Ranking
 from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
@@ -28,6 +29,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         ReplacedTokens,
         SequenceToSequence,
         TranslationLM,
+        PermutationLM,
     )
 }
 

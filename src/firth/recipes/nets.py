@@ -20,6 +20,7 @@ from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.masking import Masking
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.pairs import NextSentence, SentenceOrder
+from firth.objectives.plm import PermutationLM
 from firth.objectives.ranking import Ranking
 from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
@@ -270,6 +271,34 @@ def roberta() -> NetRecipe:
         objectives=(MaskedLM(),),
         sequence=replace(base.sequence, format="full-sentences"),
         learning=replace(base.learning, batch=8192),
+    )
+
+
+def xlnet() -> NetRecipe:
+    """Transformer-XL, bidirectional in use: some tokens are predicted in a random order."""
+    base = transformer_xl()
+    return replace(
+        base,
+        tokenizer=TokenizerRecipe(model="pieces", vocab_size=32_000),
+        embedding=replace(base.embedding, width=768, scaled=False, query=True),
+        encoder=replace(
+            base.encoder,
+            layers=12,
+            width=768,
+            ffn_width=3072,
+            heads=12,
+            tie_position_biases=False,
+            segments="relative",
+            eps=1e-12,
+            activation="gelu",
+            attention_dropout=0.1,
+        ),
+        visibility="bidirectional",
+        objectives=(PermutationLM(),),
+        output=OutputRecipe(kind="tied"),
+        sequence=SequenceRecipe(format="contiguous-pair", length=512, reversed=True),
+        memory=MemoryRecipe(length=384),
+        learning=LearningRecipe(batch=8192),
     )
 
 

@@ -154,6 +154,9 @@ RECIPES: dict[str, RecipeEntry] = {
     "albert": _entry(nets.albert, 2019,
         "Lan et al., ALBERT: A Lite BERT for Self-supervised Learning of Language Representations", "bert"),
     "xlm": _entry(nets.xlm, 2019, "Lample and Conneau, Cross-lingual Language Model Pretraining", "bert"),
+    "xlnet": _entry(nets.xlnet, 2019,
+        "Yang et al., XLNet: Generalized Autoregressive Pretraining for Language Understanding", "transformer-xl",
+        "bert"),
     "electra": _entry(nets.electra, 2020,
         "Clark et al., ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", "bert"),
 }
