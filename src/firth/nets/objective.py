@@ -51,6 +51,9 @@ class Objective(ABC):
     predicts: ClassVar[Literal["next", "masked"] | None] = None
     """Which tokens the network's output layer predicts: each from those before it, or masked ones from all others."""
 
+    generation_segments: ClassVar[tuple[int, int]] = (0, 1)
+    """The segments of a source and its target when a network trained with it generates."""
+
     def __post_init__(self) -> None:
         if not 0 <= self.weight < math.inf:
             raise RecipeError(f"{self.name}.weight={self.weight} must be 0 or more.")

@@ -70,6 +70,10 @@ class ObjectiveHead(nn.Module, ABC):
         """(batch, length): the tokens that it may choose: those of text, masked ones included."""
         return (batch.ids >= FIRST_WORD) | (batch.ids == UNK) | (batch.ids == MASK)
 
+    def shares(self, batch: Batch) -> dict[str, tuple[int, int]]:
+        """Further counts of what it has done to a batch, each with the number that it is a share of."""
+        return {}
+
     def pair_labels(self, batch: Batch) -> Tensor | None:
         """The labels of a batch's pairs: 0 as in the text, 1 changed, -1 no pair; None if it labels none."""
         return None
