@@ -96,7 +96,7 @@ def small_recipe(
             width=8,
             positions="none" if ranking or permuted else "learned",
             query=permuted,
-            segments=2 if pairs else 0,
+            segments=6 if objectives == "unilm" else 2 if pairs else 0,
             languages=2 if "tlm" in objectives.split("+") else 0,
         ),
         encoder=encoder,

@@ -14,6 +14,7 @@ from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
 from firth.objectives.seq2seq import SequenceToSequence
 from firth.objectives.tlm import TranslationLM
+from firth.objectives.unilm import UnifiedLM
 
 OBJECTIVES: dict[str, type[Objective]] = {
     one.name: one
@@ -30,6 +31,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         SequenceToSequence,
         TranslationLM,
         PermutationLM,
+        UnifiedLM,
     )
 }
 

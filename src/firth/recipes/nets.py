@@ -26,6 +26,7 @@ from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
 from firth.objectives.seq2seq import SequenceToSequence
 from firth.objectives.tlm import TranslationLM
+from firth.objectives.unilm import UnifiedLM
 from firth.tokens.recipe import TokenizerRecipe
 
 SIZES = ("tiny", "mini", "small", "base")
@@ -310,6 +311,17 @@ def spanbert() -> NetRecipe:
         tokenizer=replace(base.tokenizer, lowercase=False),
         objectives=(MaskedLM(masking=Masking(policy="span", max_length=10)), SpanBoundary()),
         sequence=replace(base.sequence, format="doc-sentences"),
+    )
+
+
+def unilm() -> NetRecipe:
+    """BERT that also reads from left to right, from right to left, and a source before a target."""
+    base = bert()
+    return replace(
+        base,
+        tokenizer=replace(base.tokenizer, lowercase=False),
+        embedding=replace(base.embedding, segments=6),
+        objectives=(UnifiedLM(),),
     )
 
 

@@ -157,6 +157,9 @@ RECIPES: dict[str, RecipeEntry] = {
     "xlnet": _entry(nets.xlnet, 2019,
         "Yang et al., XLNet: Generalized Autoregressive Pretraining for Language Understanding", "transformer-xl",
         "bert"),
+    "unilm": _entry(nets.unilm, 2019,
+        "Dong et al., Unified Language Model Pre-training for Natural Language Understanding and Generation", "bert",
+        "gpt"),
     "electra": _entry(nets.electra, 2020,
         "Clark et al., ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", "bert"),
 }
