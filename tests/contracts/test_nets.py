@@ -121,13 +121,15 @@ def corrupted_batch(recipe: NetRecipe, objectives: dict[str, ObjectiveHead]) -> 
     ids = random_ids(4)
     ids[:, 0], ids[:, 5], ids[:, -1] = 2, 3, 3
     batch = make_batch(ids)
-    if recipe.embedding.segments:
+    if recipe.segments:
         batch.segment_ids = (torch.arange(LENGTH) > 5).long().expand_as(ids)
     if recipe.decoder is not None:
         batch.source = make_batch(ids.flip(1))
     for name in ("nsp", "sop"):
         if name in objectives:
             batch.labels[f"{name}.labels"] = torch.tensor([0, 1, 0, 1])
+    if "unilm" in objectives:
+        batch.labels |= {"unilm.ways": torch.arange(4), "unilm.labels": torch.tensor([0, -1, -1, -1])}
     for objective in objectives.values():
         objective.corrupt(batch, rng)
     return batch

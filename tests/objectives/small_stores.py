@@ -87,12 +87,16 @@ def small_recipe(
     encoder = EncoderRecipe(layers=1, width=8, ffn_width=12, heads=2, dropout=0.0, attention_dropout=0.0)
     if ranking:
         encoder = replace(encoder, kind="window", context=2, activation="tanh", norm="none")
+    permuted = objectives == "plm"
+    if permuted:
+        encoder = replace(encoder, positions="relative")
     pairs = form.endswith("-pair")
     return NetRecipe(
         embedding=EmbeddingRecipe(
             width=8,
-            positions="none" if ranking else "learned",
-            segments=2 if pairs else 0,
+            positions="none" if ranking or permuted else "learned",
+            query=permuted,
+            segments=6 if objectives == "unilm" else 2 if pairs else 0,
             languages=2 if "tlm" in objectives.split("+") else 0,
         ),
         encoder=encoder,

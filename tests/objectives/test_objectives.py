@@ -34,6 +34,7 @@ FORMATS: dict[str, Format] = {
     "sop": "sentence-pair",
     "autoencoding": "sentences",
     "seq2seq": "parallel",
+    "unilm": "sentence-pair",
 }
 
 
@@ -61,13 +62,16 @@ def packed_rows(rows: int = 4, seed: int = 0) -> Batch:
     ids.view(-1)[firsts] = BOS
     for name in PAIRED:
         batch.labels[f"{name}.labels"] = torch.from_numpy(rng.integers(-1, 2, len(firsts)))
+    batch.labels["unilm.ways"] = torch.arange(len(firsts)) % 4
+    batch.labels["unilm.labels"] = torch.full((len(firsts),), -1)
     return batch
 
 
 def made(name: str, **changes: object) -> tuple[NetRecipe, Network, ObjectiveHead, Batch]:
     """A recipe, its network in double precision, its objective and a corrupted batch."""
     recipe = small_recipe(WITH.get(name, name), form=FORMATS.get(name, "stream"))
-    recipe = replace(recipe, embedding=replace(recipe.embedding, segments=0), **changes)  # type: ignore[arg-type]
+    segments = 6 if name == "unilm" else 0
+    recipe = replace(recipe, embedding=replace(recipe.embedding, segments=segments), **changes)  # type: ignore[arg-type]
     vocabulary = small_vocabulary()
     network = build_network(recipe, vocabulary, 1).double()
     with torch.random.fork_rng(devices=[]):

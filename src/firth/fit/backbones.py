@@ -109,7 +109,8 @@ def causal_network(model: NetModel) -> NetModel:
         encoder=replace(recipe.encoder, init="random"),
         visibility="causal",
         objectives=(CausalLM(),),
-        sequence=replace(recipe.sequence, format="sentences"),
+        sequence=replace(recipe.sequence, format="sentences", reversed=False),
+        memory=replace(recipe.memory, length=0, same_length=False),
     )
     return with_recipe(model, changed)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from firth.errors import CorpusError, RecipeError
 from firth.fit._packing_kernels import count_longer
+from firth.fit.reuse import ContiguousPairRows, reused_tokens
 from firth.fit.rows import (
     PAIRS,
     BatchRows,
@@ -27,6 +28,7 @@ from firth.fit.rows import (
 )
 from firth.memory import drop_page_cache
 from firth.nets.batch import Batch
+from firth.nets.combination import CONTIGUOUS
 from firth.nets.network import Vocabulary
 from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.head import ObjectiveHead
@@ -66,7 +68,8 @@ class Batches:
         self.recipe, self.store, self.objectives, self.seed = recipe, store, tuple(objectives), seed
         self._copies = max((objective.copies for objective in recipe.objectives), default=1)
         form, length = recipe.sequence.format, recipe.sequence.length
-        if text_capacity(form, length, self._copies) < 2:
+        reused = reused_tokens(recipe.sequence, length) if form == "contiguous-pair" else 0
+        if text_capacity(form, length - reused, self._copies) < 2:
             raise RecipeError(f"sequence.length={length} leaves no space for text: set it to 128, say.")
         self._rows = lru_cache(maxsize=3)(self._build_rows)
         self._order = lru_cache(maxsize=2)(self._shuffle)
@@ -99,7 +102,7 @@ class Batches:
         """BatchRows of a step."""
         length = self.recipe.sequence.length
         most = self.recipe.learning.batch // length
-        if self.recipe.sequence.format == "contiguous":  # each of the parallel streams has a row at least
+        if self.recipe.sequence.format in CONTIGUOUS:  # each of the parallel streams has a row at least
             most = min(most, stream_size(self.store) // length)
         return max(1, most)
 
@@ -147,10 +150,12 @@ class Batches:
             return StreamRows(self.store, length, overlap=0 if bidirectional else 1, key=key)
         if form == "contiguous":
             return ContiguousRows(self.store, length, 0 if bidirectional else 1, key, self.rows)
+        if form == "contiguous-pair":
+            return ContiguousPairRows(self.store, self.recipe.sequence, length, key, self.rows)
         sequences = cut_sequences(self.store, form, text_capacity(form, length, self._copies), key)
         for number, objective in enumerate(self.objectives):
             sequences = objective.pair(sequences, _random(seed, variant, _PAIR, number))
-        segments = form in PAIRS and self.recipe.embedding.segments > 1
+        segments = form in PAIRS and self.recipe.segments > 1
         opening = BOS if bidirectional else EOS
         return PackedRows(self.store, sequences, length, opening, form == "full-sentences", segments)
 
@@ -159,7 +164,7 @@ class Batches:
         return _random(seed, variant, _LAYOUT)
 
     def _shuffle(self, seed: int, epoch: int, count: int) -> Integers:
-        if self.recipe.sequence.format == "contiguous":
+        if self.recipe.sequence.format in CONTIGUOUS:
             return np.arange(count)
         return _random(seed, epoch, _ORDER).permutation(count)
 

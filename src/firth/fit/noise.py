@@ -23,7 +23,7 @@ from firth.objectives.sequences import Integers
 from firth.recipes.table import find_recipe
 from firth.recipes.values import Settings, override, setting_list
 from firth.tokens.build import open_tokens
-from firth.tokens.tokenizer import FIRST_WORD, MASK, UNK
+from firth.tokens.tokenizer import MASK
 
 TOKENS = 200_000
 """Tokens of text that are measured by default."""
@@ -97,21 +97,24 @@ class NoiseCounts:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.spans: Counter[int] = Counter()
+        self.further: dict[str, Counter[str]] = {}
 
     def add(self, head: ObjectiveHead, batch: Batch) -> None:
         """Count a batch that the objective has corrupted."""
         ids = batch.ids.flatten()
         corruption, labels = head.corruption(batch), head.pair_labels(batch)
-        is_text = ((ids >= FIRST_WORD) | (ids == UNK) | (ids == MASK)).numpy()
+        is_text = head.changeable(batch).flatten().numpy()
         self.counts["text"] += int(is_text.sum())
         self.counts["predicted"] += head.count(batch)
+        for name, (count, of) in head.shares(batch).items():
+            self.further.setdefault(name, Counter()).update(count=count, of=of)
         if labels is not None:
             self.counts["pairs"] += int((labels >= 0).sum())
             self.counts["negative"] += int((labels == 1).sum())
         if corruption is not None:
             self.counts["changeable"] += int(is_text.sum())
             self._add_tokens(corruption, ids[corruption.positions].numpy())
-            self._add_places(corruption, batch, is_text)
+            self._add_places(corruption, batch, is_text, head.counts_words)
 
     def _add_tokens(self, corruption: Corruption, now: Integers) -> None:
         before = corruption.targets.numpy()
@@ -120,7 +123,7 @@ class NoiseCounts:
         self.counts["kept"] += int((now == before).sum())
         self.counts["random"] += int(((now != MASK) & (now != before)).sum())
 
-    def _add_places(self, corruption: Corruption, batch: Batch, is_text: Any) -> None:
+    def _add_places(self, corruption: Corruption, batch: Batch, is_text: Any, counts_words: bool) -> None:
         positions, groups = corruption.positions.numpy(), corruption.groups.numpy()
         is_chosen = np.zeros(is_text.size, dtype=bool)
         is_chosen[positions] = True
@@ -128,7 +131,8 @@ class NoiseCounts:
         starts = batch.word_starts.flatten().numpy() | ~np.concatenate([[False], is_text[:-1]])
         begins_group = np.ones(positions.size, dtype=bool)
         begins_group[1:] = groups[1:] != groups[:-1]
-        words = np.bincount(groups, weights=starts[positions] | begins_group) if groups.size else np.zeros(0)
+        is_unit = starts[positions] | begins_group if counts_words else np.ones(positions.size)
+        words = np.bincount(groups, weights=is_unit) if groups.size else np.zeros(0)
         self.spans.update(words.astype(int)[words > 0].tolist())
         word = np.cumsum(starts) - 1
         chosen, whole = (np.bincount(word, weights=one & is_text) for one in (is_chosen, is_text))
@@ -147,6 +151,7 @@ class NoiseCounts:
         of = {"chosen": "changeable", "masked": "chosen", "random": "chosen", "kept": "chosen", "first": "sequences"}
         of |= {"last": "sequences", "whole words": "words", "negative": "pairs", "predicted": "text"}
         found = {name: self.counts[name] / self.counts[all_of] for name, all_of in of.items() if self.counts[all_of]}
+        found |= {name: each["count"] / each["of"] for name, each in self.further.items() if each["of"]}
         if spans := self.spans.total():
             found["mean span"] = sum(length * count for length, count in self.spans.items()) / spans
             found |= {span_name(length): self.spans[length] / spans for length in sorted(self.spans)}

@@ -15,7 +15,8 @@ import numpy as np
 from firth.errors import RecipeError
 from firth.fit.run import Budget
 from firth.fit.schedules import auto_lr
-from firth.nets.recipe import NetRecipe, can_init_adjacent
+from firth.nets.combination import can_init_adjacent
+from firth.nets.recipe import NetRecipe
 from firth.recipes.nets import SIZES, resize
 from firth.recipes.values import override
 from firth.text.corpus import Corpus

@@ -155,7 +155,7 @@ def _head(task: TaskName, network: NetRecipe, strategy: Strategy) -> HeadRecipe:
     if strategy == "features":
         return HeadRecipe(layers="mix", encoder="lstm", width=256, pooling="max", pooler=False, dropout=0.3)
     if network.visibility == "bidirectional":
-        return HeadRecipe(pooling="first", pooler=True, dropout=0.1)
+        return HeadRecipe(pooling="last" if network.ends_with_class else "first", pooler=True, dropout=0.1)
     pooling: Any = "last" if network.visibility == "causal" else "mean"
     return HeadRecipe(pooling=pooling, pooler=False, dropout=0.1)
 

@@ -54,7 +54,7 @@ def text_capacity(form: Format, length: int, copies: int = 1) -> int:
     >>> text_capacity("sentences", 128, copies=2)
     62
     """
-    segments = 2 if form in PAIRS else 1
+    segments = 2 if form in PAIRS or form == "contiguous-pair" else 1
     return (length - 1 - segments * copies) // copies
 
 

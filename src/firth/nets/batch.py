@@ -47,6 +47,14 @@ class Batch:
     """(batch, length): replaces positions in causal masks, see `AttentionMask`."""
     query_only: Tensor | None = None
     """(batch, length): true for tokens that attend to others and to which no other token attends."""
+    is_query: bool = False
+    """Whether requested states are those of queries without a token: they start from the query vector of the embedding
+    and attend to tokens that are before their position in `attention_order` (the second stream of XLNet)."""
+    is_reversed: Tensor | None = None
+    """(batch,): true for rows of reversed text, whose relative distances are negative; None: there are none."""
+    is_function: Tensor | None = None
+    """(batch, length): true for special tokens that belong to the format and are never predicted; None: of the ends of
+    sentences none is one."""
     side_ids: dict[str, Tensor] = field(default_factory=dict)
     """(batch, length) each: ids of further input tables, such as `languages` or `tasks`, by the table's name."""
     offsets: StreamOffsets | None = None

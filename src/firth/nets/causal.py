@@ -142,7 +142,12 @@ class CausalNet(NetModel, LanguageModel):
         ]
 
     def _encode(self, batch: Batch, positions: Tensor) -> Tensor:
+        """(positions, width): the states that predict the tokens after some positions."""
         return self.network(batch, positions).last_hidden_state  # type: ignore[no-any-return]
+
+    def decode_step(self, ids: Tensor, cache: KVCache | None = None) -> tuple[Tensor, KVCache]:
+        """See `Network.decode_step`; the last state predicts the next token."""
+        return self.network.decode_step(ids, cache)
 
 
 class StreamNet(CausalNet):
@@ -175,7 +180,7 @@ class CausalDecoderState:
         begin = self.model.window_start(self.ids.shape[1] - 1)
         if begin != self.begin:
             self.cache, self.length, self.begin = None, begin, begin
-        states, self.cache = self.model.network.decode_step(self.ids[:, self.length :], self.cache)
+        states, self.cache = self.model.decode_step(self.ids[:, self.length :], self.cache)
         self.length = self.ids.shape[1]
         return self.model.network.output.log_probabilities(states[:, -1]).double()
 

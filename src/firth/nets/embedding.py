@@ -34,15 +34,17 @@ class Embedding(nn.Module):
         self.segments: nn.Embedding | None
         self.languages: nn.Embedding | None
         self.norm: LayerNorm | None
+        self.query: nn.Parameter | None
         if shared is not None:
             self.tokens, self.positions, self.segments = shared.tokens, shared.positions, shared.segments
-            self.languages, self.norm = shared.languages, shared.norm
+            self.languages, self.norm, self.query = shared.languages, shared.norm, shared.query
         else:
             self.tokens = CharacterTable(recipe, tokens) if characters else _table(len(tokens), width)
             self.positions = _table(recipe.sequence.length, width) if self.recipe.positions == "learned" else None
             self.segments = _table(self.recipe.segments, width) if self.recipe.segments else None
             self.languages = _table(self.recipe.languages, width) if self.recipe.languages else None
             self.norm = LayerNorm(width, eps=recipe.encoder.eps) if self.recipe.norm else None
+            self.query = _vector(recipe.encoder.width) if self.recipe.query else None
         has_projection = recipe.encoder.kind == "transformer" and width != recipe.encoder.width
         self.project = make_linear(width, recipe.encoder.width) if has_projection else None
 
@@ -87,6 +89,12 @@ class Embedding(nn.Module):
         vectors = drop(vectors, self.recipe.dropout, rng)
         return vectors if self.project is None else self.project(vectors)
 
+    def queries(self, count: int, rng: DropoutRng | None = None) -> Tensor:
+        """(count, encoder width): the input of positions whose token is to be predicted."""
+        if self.query is None:
+            raise RecipeError("the network has no vector for positions without a token: set embedding.query=true.")
+        return drop(self.query.expand(count, -1), self.recipe.dropout, rng)
+
     def _position_vectors(self, table: nn.Embedding, length: int, position_ids: Tensor | None) -> Tensor:
         needed = length if position_ids is None else int(position_ids.max()) + 1
         if needed > table.num_embeddings:
@@ -112,6 +120,10 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
     rates = torch.exp(torch.arange(0, width, 2, device=positions.device) * (-math.log(10_000.0) / width))
     angles = positions[..., None].to(torch.float32) * rates
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :width]
+
+
+def _vector(width: int) -> nn.Parameter:
+    return nn.Parameter(torch.empty(width).normal_(std=INIT_STD))
 
 
 def _table(count: int, width: int) -> nn.Embedding:

@@ -146,7 +146,7 @@ class Network(nn.Module):
         With `positions` (sorted indices into the flattened batch) the last layer is computed for these alone, which
         saves most of its time. If the batch has a source, the network's encoder reads it, and the states are those of
         its decoder. A network that decodes the states of another one needs `encoder_states`. Tokens attend to a
-        `memory`, too.
+        `memory`, too. If the batch asks for queries, the last states are theirs.
         """
         if self.decoder is not None and batch.source is not None:
             return self._decode(self.decoder, batch, self.encode_source(batch, rng), positions, rng)
@@ -162,9 +162,23 @@ class Network(nn.Module):
         ]
         for mask in masks:
             mask.memory, mask.reach = memory, self._reach
+            mask.segment_ids, mask.is_reversed = batch.segment_ids, batch.is_reversed
+        if batch.is_query:
+            return self._query_states(batch, embedded, masks[0], positions)
         made = [encoder(embedded, mask, positions) for mask, encoder in zip(masks, self._encoders(), strict=True)]
         layers = [_concatenate(each) for each in zip(*(states for states, _ in made), strict=True)]
         return HiddenStates(layers, _concatenate([last for _, last in made]), positions)
+
+    def _query_states(
+        self, batch: Batch, embedded: Tensor, mask: AttentionMask, positions: Tensor | None
+    ) -> HiddenStates:
+        """The states of queries without a token at some positions, and the layers of the tokens but the last."""
+        assert batch.attention_order is not None, "without an order the tokens would tell the answer"
+        positions = torch.arange(batch.ids.numel()) if positions is None else positions
+        queries = self.embedding.queries(len(positions), mask.rng)
+        encoder = cast(Transformer, self.encoders[0])
+        layers, last = encoder(embedded, mask, positions, queries, mask.of_queries())
+        return HiddenStates(layers, last, positions)
 
     def encode_source(self, batch: Batch, rng: DropoutRng | None = None) -> EncoderStates:
         """The encoder states of a batch's source, with what each token of the batch attends to."""
@@ -197,17 +211,19 @@ class Network(nn.Module):
         attention_order: Tensor | None = None,
         encoder_states: EncoderStates | None = None,
         drop_last: int = 0,
+        add_query: bool = False,
     ) -> tuple[Tensor, KVCache]:
         """(batch, new tokens, width): the last hidden states of new tokens after the cached ones, and the new cache.
 
         New tokens of equal `attention_order` attend to one another, too. A decoder needs `encoder_states` in the first
-        step only. The last `drop_last` tokens are not cached (Transformers only).
+        step only. The last `drop_last` tokens are not cached (Transformers only). With `add_query` the states have one
+        more, that of the query without a token after the new ones, which is not cached.
 
         With a memory the tokens are read in segments of `sequence.length`, however they are divided into steps: the
         cache has the memory before the current segment.
         """
         cache = cache or KVCache(0, [])
-        if self.recipe.memory.length and not drop_last and attention_order is None:
+        if self.recipe.memory.length and not drop_last and attention_order is None and not add_query:
             return self._decode_segments(ids, cache, segment_ids)
         position_ids = torch.arange(cache.length, cache.length + ids.shape[1], device=ids.device)[None].expand_as(ids)
         side_ids = cache.side_ids
@@ -215,8 +231,12 @@ class Network(nn.Module):
             side_ids = {LANGUAGES: self.language_votes.choose(ids)[:, :1]}
         own_ids = {name: one.expand_as(ids) for name, one in side_ids.items()}
         embedded = self.embedding(ids, position_ids, segment_ids, side_ids=own_ids)
-        mask = AttentionMask("causal", (ids.shape[0], ids.shape[1]), None, attention_order, None, encoder_states)
-        mask.drop_last, mask.reach, mask.source_keys = drop_last, self._reach, cache.source
+        if add_query:
+            embedded = torch.cat([embedded, self.embedding.queries(len(ids))[:, None]], 1)
+        shape = (embedded.shape[0], embedded.shape[1])
+        mask = AttentionMask("causal", shape, None, attention_order, None, encoder_states)
+        mask.drop_last, mask.reach, mask.source_keys = drop_last + add_query, self._reach, cache.source
+        mask.ends_with_query = add_query
         states, tensors = (self.decoder or self._encoders()[0]).decode_step(embedded, cache.tensors, mask)
         return states, KVCache(cache.length + ids.shape[1] - drop_last, tensors, mask.source_keys, side_ids)
 

@@ -45,8 +45,14 @@ class Objective(ABC):
     """Whether it is trained on parallel text, and not on texts of one language."""
     needs_output: ClassVar[bool] = True
     """Whether its loss uses the network's output layer."""
+    orders_attention: ClassVar[bool] = False
+    """Whether its batches have an order of attention, which is the visibility of training; the recipe's is that of
+    use."""
     predicts: ClassVar[Literal["next", "masked"] | None] = None
     """Which tokens the network's output layer predicts: each from those before it, or masked ones from all others."""
+
+    generation_segments: ClassVar[tuple[int, int]] = (0, 1)
+    """The segments of a source and its target when a network trained with it generates."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight < math.inf:
@@ -68,6 +74,11 @@ class Objective(ABC):
             raise RecipeError(
                 f"{self.name} needs pairs, not sequence.format={recipe.sequence.format}: set "
                 "sequence.format=segment-pair or sentence-pair."
+            )
+        if recipe.sequence.format == "contiguous-pair" and not self.orders_attention:
+            raise RecipeError(
+                f"sequence.format=contiguous-pair is made for a permuted order, which {self.name} does not have: set "
+                "sequence.format=contiguous."
             )
         if self.needs_output and recipe.output.kind == "none":
             raise RecipeError(f"{self.name} predicts tokens, but output.kind is none: set output.kind=tied or full.")

@@ -10,19 +10,21 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from firth.errors import RecipeError
-from firth.nets.objective import PAIRS, Objective, Visibility
+from firth.nets.combination import check_combination
+from firth.nets.objective import Objective, Visibility
 from firth.tokens.recipe import TokenizerRecipe
 
 Format = Literal[
-    "stream", "contiguous", "sentences", "segment-pair", "sentence-pair", "full-sentences", "doc-sentences", "parallel"
-]
+    "stream", "contiguous", "contiguous-pair", "sentences", "segment-pair", "sentence-pair", "full-sentences",
+    "doc-sentences", "parallel",
+]  # fmt: skip
 Kind = Literal["none", "window", "bilinear", "cnn", "rnn", "lstm", "transformer"]
 Output = Literal[
     "full", "tied", "classes", "huffman", "tree", "importance", "nce", "adaptive", "adaptive-tied", "direct", "none"
 ]
 Activation = Literal["gelu", "gelu-tanh", "relu", "tanh"]
 MAX_LENGTH = 100_000
-STREAMS = ("stream", "contiguous")
+STREAMS = ("stream", "contiguous", "contiguous-pair")
 """Formats of rows that are cut from a stream wherever one ends."""
 
 
@@ -39,6 +41,8 @@ class EmbeddingRecipe:
     """Number of segment embeddings."""
     languages: int = 0
     """Number of language embeddings: in training, that of the languages of the text (XLM)."""
+    query: bool = False
+    """A vector that is the input at positions whose token is to be predicted, and is attended to by none (XLNet)."""
     norm: bool = False
     """Layer normalisation of the summed embeddings."""
     scaled: bool = False
@@ -74,6 +78,9 @@ class EncoderRecipe:
     queries, keys, values and outputs have no biases then (Dai et al. 2019)."""
     tie_position_biases: bool = True
     """Relative positions: the two vectors that are added to queries are the same in all layers."""
+    segments: Literal["none", "relative"] = "none"
+    """Transformer with relative positions: relative adds a term to each attention score that tells whether query and
+    key are of the same segment (Yang et al. 2019)."""
     clamp_length: int = 0
     """Relative positions: the distance from which on all are treated alike; 0: none."""
     norm: Literal["none", "pre", "post"] = "post"
@@ -106,6 +113,8 @@ class EncoderRecipe:
             )
         if self.positions == "relative" and (self.kind != "transformer" or self.cross_width):
             raise RecipeError("relative positions are of self-attention: set encoder.kind=transformer, cross_width=0.")
+        if self.segments == "relative" and self.positions != "relative":
+            raise RecipeError("encoder.segments=relative needs encoder.positions=relative: set both, or none.")
         if not 0 < self.eps < 1:
             raise RecipeError(f"encoder.eps={self.eps} must be above 0 and small, such as 1e-12.")
         if self.kind == "transformer" and not self.ffn_width:
@@ -149,14 +158,23 @@ class SequenceRecipe:
     """How text is cut into sequences (the input formats of the RoBERTa study, and those of older models)."""
 
     format: Format = "stream"
-    """A stream of sentences, each with its end, in random rows or contiguous from step to step; single sentences; two
-    segments or sentences; as many as fit, across documents or within one, the last cut at a word if it is long; or a
-    source and its target."""
+    """A stream of sentences, each with its end, in random rows or contiguous from step to step, or contiguous with two
+    segments after each part; single sentences; two segments or sentences; as many as fit, across documents or within
+    one, the last cut at a word if it is long; or a source and its target."""
     length: int = 128
     """Maximal tokens of a sequence, special ones included, and number of positions."""
 
+    reused: float = 0.5
+    """Format contiguous-pair: fraction of a row that is contiguous from step to step; the segments follow it."""
+    reversed: bool = False
+    """Format contiguous-pair: half of the rows read their text backwards, with negative distances."""
+
     def __post_init__(self) -> None:
         _check(self, length=(4, MAX_LENGTH))
+        if not 0 < self.reused < 1:
+            raise RecipeError(f"sequence.reused={self.reused} must be above 0 and below 1, such as 0.5.")
+        if self.reversed and self.format != "contiguous-pair":
+            raise RecipeError(f"sequence.format={self.format} is read forwards: set sequence.reversed=false.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +265,7 @@ class NetRecipe:
     """The language of texts of which none is said; empty: by the script of a text."""
 
     def __post_init__(self) -> None:
-        _check_combination(self)
+        check_combination(self)
 
     @property
     def kind(self) -> str:
@@ -275,6 +293,16 @@ class NetRecipe:
         return next((one for one in self.objectives if one.name == name), None)
 
     @property
+    def segments(self) -> int:
+        """The number of segments that the network tells apart: 3 if relatively, since the last [CLS] is one, too."""
+        return 3 if self.encoder.segments == "relative" else self.embedding.segments
+
+    @property
+    def ends_with_class(self) -> bool:
+        """Whether [CLS] is the last token of a sequence, and not the first."""
+        return self.sequence.format == "contiguous-pair"
+
+    @property
     def directions(self) -> int:
         """The number of encoders, each with its own parameters."""
         return 2 if self.visibility == "forward+backward" else 1
@@ -288,79 +316,6 @@ class NetRecipe:
     def with_tokenizer(self, tokenizer: TokenizerRecipe) -> NetRecipe:
         """The same with another tokenizer."""
         return replace(self, tokenizer=tokenizer)
-
-
-def can_init_adjacent(recipe: NetRecipe) -> bool:
-    """Whether attention heads can be initialised to attend to adjacent tokens."""
-    learned = recipe.encoder.kind == "transformer" and recipe.embedding.positions == "learned"
-    # A wave in position vectors, and in a head, has a sine and a cosine.
-    has_waves = min(recipe.encoder.width // recipe.encoder.heads, recipe.embedding.width) >= 2
-    return learned and has_waves and recipe.visibility == "bidirectional"
-
-
-def _check_combination(recipe: NetRecipe) -> None:
-    """Raise `RecipeError` if the parts of a recipe do not fit together."""
-    encoder, is_pair = recipe.encoder, recipe.sequence.format in PAIRS
-    for objective in recipe.objectives:
-        objective.check(recipe)
-    if len(set(recipe.names)) < len(recipe.names):
-        raise RecipeError(f"the recipe has an objective twice ({'+'.join(recipe.names)}): leave it out.")
-    _check_memory(recipe)
-    if recipe.output.kind in ("tied", "adaptive-tied") and recipe.embedding.characters:
-        raise RecipeError("character-based embeddings cannot be tied to the output: set output.kind=full.")
-    if encoder.kind in ("rnn", "lstm") and recipe.visibility == "bidirectional":
-        raise RecipeError("a recurrent encoder reads in one direction: set visibility=forward+backward for both.")
-    if encoder.kind == "bilinear" and recipe.visibility != "causal":
-        raise RecipeError("a bilinear encoder predicts from previous tokens: set visibility=causal.")
-    if encoder.init == "adjacent" and not can_init_adjacent(recipe):
-        raise RecipeError(
-            "only a bidirectional Transformer with learned positions and heads of 2 dimensions or more can start with "
-            "heads that attend to adjacent tokens: set encoder.init=random."
-        )
-    if recipe.decoder is not None:
-        _check_decoder(recipe, recipe.decoder)
-    if recipe.embedding.segments == 1 and is_pair:
-        raise RecipeError("pairs need embedding.segments=2, or 0 to mark segments by the separator alone.")
-    _check_languages(recipe)
-
-
-def _check_languages(recipe: NetRecipe) -> None:
-    names = recipe.languages
-    if len(set(names)) < len(names):
-        raise RecipeError(f"languages={','.join(names):.80} names one twice: leave it out.")
-    if names and len(names) != recipe.embedding.languages:
-        raise RecipeError(
-            f"languages={','.join(names):.80} are {len(names)}, not embedding.languages={recipe.embedding.languages}: "
-            f"set embedding.languages={len(names)}."
-        )
-    if recipe.language and recipe.language not in names:
-        known = ", ".join(names) or "none"
-        raise RecipeError(f"language={recipe.language!r:.80} is none of the model's languages ({known}): name another.")
-
-
-def _check_memory(recipe: NetRecipe) -> None:
-    """Raise `RecipeError` if the memory does not go with positions and sequences."""
-    form = recipe.sequence.format
-    if recipe.memory.length and (recipe.encoder.positions != "relative" or recipe.visibility != "causal"):
-        raise RecipeError("memory.length needs encoder.positions=relative and visibility=causal: set these, too.")
-    if recipe.memory.length and not recipe.encoder.layers:
-        raise RecipeError("a memory is of the layers, and encoder.layers=0: set memory.length=0, or have layers.")
-    if recipe.memory.length and recipe.objectives and form != "contiguous":
-        raise RecipeError(f"memory.length needs rows that go on, not sequence.format={form}: set it to contiguous.")
-    if form == "contiguous" and recipe.learning.short_phase:
-        raise RecipeError("contiguous rows have one length: set learning.short_phase=0 or sequence.format=stream.")
-
-
-def _check_decoder(recipe: NetRecipe, decoder: EncoderRecipe) -> None:
-    if decoder.kind != "transformer" or recipe.encoder.kind != "transformer":
-        raise RecipeError("a decoder and its encoder are Transformers: set encoder.kind and decoder.kind=transformer.")
-    if decoder.width != recipe.encoder.width:
-        raise RecipeError(
-            f"encoder.width={recipe.encoder.width} and decoder.width={decoder.width} must be equal, for both read the "
-            "same token vectors."
-        )
-    if decoder.cross_width not in (0, recipe.width):
-        raise RecipeError(f"decoder.cross_width={decoder.cross_width} must be the encoder's width: leave it out.")
 
 
 def _check(recipe: Any, **ranges: tuple[int, int]) -> None:

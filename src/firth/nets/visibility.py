@@ -7,7 +7,7 @@ a batch has an `attention_order`, it replaces positions: a permutation or a bidi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -33,6 +33,10 @@ class AttentionBias(NamedTuple):
     query_scale: Tensor | None = None
     """(batch or 1, query, 1): 0 for queries without any key, 1 for others; None if all have keys. The bias of a query
     without keys is 0 and the output of attention is multiplied by this factor."""
+
+    def of_rows(self, rows: Tensor) -> AttentionBias:
+        """The bias of some rows of the batch."""
+        return AttentionBias(*(each if each is None or len(each) == 1 else each[rows] for each in self))
 
 
 class GatheredQueries:
@@ -66,9 +70,10 @@ class GatheredQueries:
 
     def select_bias(self, bias: AttentionBias) -> AttentionBias:
         """The bias of these queries."""
-        return AttentionBias(self._select(bias.bias), self._select(bias.query_scale))
+        return AttentionBias(self.select(bias.bias), self.select(bias.query_scale))
 
-    def _select(self, values: Tensor | None) -> Tensor | None:
+    def select(self, values: Tensor | None) -> Tensor | None:
+        """(batch, per row, ...): the values (batch or 1, length, ...) at these positions."""
         if values is None:
             return None
         rows = torch.arange(self.rows, device=values.device)[:, None]
@@ -175,6 +180,11 @@ class AttentionMask:
     """The number of tokens that a query attends to, itself included, at most; 0: any."""
     source_keys: SourceKeys | None = None
     """In decoding after the first step, instead of `encoder_states`."""
+    segment_ids: Tensor | None = None
+    """See `Batch`, as for `is_reversed`."""
+    is_reversed: Tensor | None = None
+    ends_with_query: bool = False
+    """In decoding: whether the last position has no token of its own, and does not attend to itself."""
     _biases: dict[torch.dtype, AttentionBias] = field(default_factory=dict)
 
     @cached_property
@@ -200,6 +210,10 @@ class AttentionMask:
         if self.query_only is not None:
             allowed = allowed & (~self.query_only[:, None, :] | torch.eye(self.shape[1], dtype=torch.bool))
         return allowed
+
+    def of_queries(self) -> AttentionMask:
+        """The mask of queries that have no token: they attend to tokens that are before them."""
+        return replace(self, visibility="before", _biases={})
 
     def bias(self, dtype: torch.dtype = torch.float32) -> AttentionBias:
         """The mask as a bias of attention scores, cached."""

@@ -8,11 +8,13 @@ from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.pairs import NextSentence, SentenceOrder
+from firth.objectives.plm import PermutationLM
 from firth.objectives.ranking import Ranking
 from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
 from firth.objectives.seq2seq import SequenceToSequence
 from firth.objectives.tlm import TranslationLM
+from firth.objectives.unilm import UnifiedLM
 
 OBJECTIVES: dict[str, type[Objective]] = {
     one.name: one
@@ -28,6 +30,8 @@ OBJECTIVES: dict[str, type[Objective]] = {
         ReplacedTokens,
         SequenceToSequence,
         TranslationLM,
+        PermutationLM,
+        UnifiedLM,
     )
 }
 

@@ -20,11 +20,13 @@ from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.masking import Masking
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.pairs import NextSentence, SentenceOrder
+from firth.objectives.plm import PermutationLM
 from firth.objectives.ranking import Ranking
 from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
 from firth.objectives.seq2seq import SequenceToSequence
 from firth.objectives.tlm import TranslationLM
+from firth.objectives.unilm import UnifiedLM
 from firth.tokens.recipe import TokenizerRecipe
 
 SIZES = ("tiny", "mini", "small", "base")
@@ -285,6 +287,34 @@ def roberta() -> NetRecipe:
     )
 
 
+def xlnet() -> NetRecipe:
+    """Transformer-XL, bidirectional in use: some tokens are predicted in a random order."""
+    base = transformer_xl()
+    return replace(
+        base,
+        tokenizer=TokenizerRecipe(model="pieces", vocab_size=32_000),
+        embedding=replace(base.embedding, width=768, scaled=False, query=True),
+        encoder=replace(
+            base.encoder,
+            layers=12,
+            width=768,
+            ffn_width=3072,
+            heads=12,
+            tie_position_biases=False,
+            segments="relative",
+            eps=1e-12,
+            activation="gelu",
+            attention_dropout=0.1,
+        ),
+        visibility="bidirectional",
+        objectives=(PermutationLM(),),
+        output=OutputRecipe(kind="tied"),
+        sequence=SequenceRecipe(format="contiguous-pair", length=512, reversed=True),
+        memory=MemoryRecipe(length=384),
+        learning=LearningRecipe(batch=8192),
+    )
+
+
 def spanbert() -> NetRecipe:
     """BERT that masks spans of words and predicts them from their boundaries, too; single sequences."""
     base = bert()
@@ -293,6 +323,17 @@ def spanbert() -> NetRecipe:
         tokenizer=replace(base.tokenizer, lowercase=False),
         objectives=(MaskedLM(masking=Masking(policy="span", max_length=10)), SpanBoundary()),
         sequence=replace(base.sequence, format="doc-sentences"),
+    )
+
+
+def unilm() -> NetRecipe:
+    """BERT that also reads from left to right, from right to left, and a source before a target."""
+    base = bert()
+    return replace(
+        base,
+        tokenizer=replace(base.tokenizer, lowercase=False),
+        embedding=replace(base.embedding, segments=6),
+        objectives=(UnifiedLM(),),
     )
 
 

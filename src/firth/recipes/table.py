@@ -156,6 +156,12 @@ RECIPES: dict[str, RecipeEntry] = {
     "albert": _entry(nets.albert, 2019,
         "Lan et al., ALBERT: A Lite BERT for Self-supervised Learning of Language Representations", "bert"),
     "xlm": _entry(nets.xlm, 2019, "Lample and Conneau, Cross-lingual Language Model Pretraining", "bert"),
+    "xlnet": _entry(nets.xlnet, 2019,
+        "Yang et al., XLNet: Generalized Autoregressive Pretraining for Language Understanding", "transformer-xl",
+        "bert"),
+    "unilm": _entry(nets.unilm, 2019,
+        "Dong et al., Unified Language Model Pre-training for Natural Language Understanding and Generation", "bert",
+        "gpt"),
     "electra": _entry(nets.electra, 2020,
         "Clark et al., ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", "bert"),
 }

@@ -48,11 +48,16 @@ _LENGTHS = "lengths"  # key of the number of tokens of each target, its end incl
 class NetDecoderState:
     """Hypotheses of a network with its cached states; see `firth.decoding.generate`."""
 
-    def __init__(self, network: Network, ids: Tensor, *, segment: int | None = None, **given: Any) -> None:
-        """`ids` are the prefix of each hypothesis, `segment` that of its tokens, `given` arguments of `decode_step`."""
+    def __init__(
+        self, network: Network, ids: Tensor, *, segment: int | None = None, source: int = 0, **given: Any
+    ) -> None:
+        """`ids` are the prefix of each hypothesis, `segment` that of its tokens and `source` that of the prefix.
+
+        `given` are arguments of `decode_step`.
+        """
         self.network, self.segment, self.masks = network, segment, int(is_masked_lm(network.recipe))
         self.cache: KVCache | None = None
-        self._extend(ids, None if segment is None else torch.zeros_like(ids), **given)
+        self._extend(ids, None if segment is None else torch.full_like(ids, source), **given)
 
     def append(self, rows: Tensor, tokens: Tensor) -> None:
         assert self.cache is not None
@@ -102,6 +107,8 @@ class GenerateTask(Task):
         max_length, capacity = self.max_length, self.capacity(builder)
         ids, segment_ids, (_, begin), _, _ = builder.build(source[:capacity], target[:max_length])
         truncated = source.size > capacity or target.size > max_length
+        if segment_ids is not None and builder.special_tokens.second:
+            segment_ids = np.array(generation_segments(self.recipe.network))[segment_ids]
         if is_masked_lm(self.recipe.network):
             return replace(masked_sequence(ids, segment_ids, begin), truncated=truncated)
         attention_order = np.maximum(np.arange(ids.size) - begin + 2, 0)  # the whole source first, then the delimiter
@@ -168,8 +175,9 @@ class GenerateTask(Task):
         attention_order = torch.zeros(1, begin, dtype=torch.int64)
         # Without masks, the delimiter predicts the first token and attends to the whole source.
         attention_order[0, -1] = not is_masked_lm(network.recipe)
-        segment = builder.special_tokens.second if builder.segments else None
-        return NetDecoderState(network, ids, order=attention_order, segment=segment)
+        source, target = generation_segments(network.recipe) if builder.special_tokens.second else (0, 0)
+        segment = target if builder.segments else None
+        return NetDecoderState(network, ids, order=attention_order, segment=segment, source=source)
 
     def predict(self, network: Network, examples: Sequence[Example], builder: SequenceBuilder) -> list[Prediction]:
         pairs = cast(Sequence[GenerateExample], examples)
@@ -225,6 +233,11 @@ class GenerateTask(Task):
 def is_masked_lm(recipe: NetRecipe) -> bool:
     """Whether a network predicts the token at a mask and not the next one."""
     return recipe.encoder.kind == "transformer" and "masked" in recipe.predicts
+
+
+def generation_segments(recipe: NetRecipe) -> tuple[int, int]:
+    """The segments of a source and its target."""
+    return recipe.objectives[0].generation_segments if recipe.objectives else (0, 1)
 
 
 def masked_sequence(ids: Ints, segment_ids: Ints | None, begin: int) -> InputSequence:

@@ -130,10 +130,12 @@ def _labels(sequences: Sequence[InputSequence], offsets: Ints) -> dict[str, torc
 
 def default_special_tokens(recipe: NetRecipe) -> SpecialTokens:
     """The special tokens of a recipe; two separators if the network has no segments (Liu et al. 2019)."""
+    if recipe.visibility == "bidirectional" and recipe.ends_with_class:  # a <sep> b <sep> <cls> (Yang et al. 2019)
+        return SpecialTokens((), (EOS,), (EOS, BOS), 1, 2)
     if recipe.visibility == "bidirectional" and recipe.embedding.languages:  # as in training (Lample and Conneau 2019)
         return SpecialTokens((EOS,), (EOS, EOS), (EOS,), 0)
     if recipe.visibility == "bidirectional":
-        segments = recipe.embedding.segments > 1
+        segments = recipe.segments > 1
         return SpecialTokens((BOS,), (EOS,) if segments else (EOS, EOS), (EOS,), int(segments))
     if recipe.visibility == "causal" and recipe.encoder.kind != "none":
         return SpecialTokens((BOS,), (MASK,), (EOS,), 0)
@@ -162,7 +164,7 @@ class SequenceBuilder:
     def __init__(self, recipe: NetRecipe, tokenizer: Tokenizer) -> None:
         self.recipe, self.tokenizer = recipe, tokenizer
         self.max_length = max_length(recipe) or _MAX_LENGTH
-        self.segments = recipe.embedding.segments > 1
+        self.segments = recipe.segments > 1
         self.special_tokens = tokenizer_special_tokens(tokenizer.backend) or default_special_tokens(recipe)
         self._encoder = TextEncoder(tokenizer)
 
@@ -189,7 +191,7 @@ class SequenceBuilder:
 
     def capacity(self, texts: int) -> int:
         """Maximum number of text tokens in a sequence of one text or two."""
-        before, between, end, _ = self.special_tokens
+        before, between, end, *_ = self.special_tokens
         return max(1, self.max_length - len(before) - len(end) - (texts - 1) * len(between))
 
     def build(self, first: Ints, second: Ints | None = None) -> BuiltSequence:
@@ -199,7 +201,7 @@ class SequenceBuilder:
         else:
             lengths = truncated_lengths(first.size, second.size, self.capacity(2))
         truncated = lengths[0] < first.size or (second is not None and lengths[1] < second.size)
-        before, between, end, segment = self.special_tokens
+        before, between, end, segment, last = self.special_tokens
         parts = [before, first[: lengths[0]], *([] if second is None else [between, second[: lengths[1]]]), end]
         ids = np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
         ids = ids if ids.size else np.array([EOS])  # an empty text without special tokens
@@ -207,6 +209,7 @@ class SequenceBuilder:
         segment_ids = None
         if self.segments:
             segment_ids = np.where((second is not None) & (np.arange(ids.size) >= begins[1]), segment, 0)
+            segment_ids[-1] = segment_ids[-1] if last is None else last
         return BuiltSequence(ids, segment_ids, begins, lengths, truncated)
 
 

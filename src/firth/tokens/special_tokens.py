@@ -16,6 +16,7 @@ class SpecialTokens(NamedTuple):
     between: tuple[int, ...]
     end: tuple[int, ...]
     second: int  # segment of the second text
+    last: int | None = None  # segment of the last token, if it has one of its own
 
 
 NO_SPECIAL_TOKENS = SpecialTokens((), (), (), 0)

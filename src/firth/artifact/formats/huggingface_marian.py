@@ -183,7 +183,7 @@ class Marian(ModelType):
 
     def import_template(self, found: SpecialTokens | None, config: Config, is_task: bool) -> SpecialTokens | None:
         """Their template for the source, and the token that the decoder starts with before the target."""
-        before, _, end, _ = found or NO_SPECIAL_TOKENS
+        before, _, end, *_ = found or NO_SPECIAL_TOKENS
         start, tokens = config.get("decoder_start_token_id"), config.get("vocab_size")
         if type(start) is not int or type(tokens) is not int or not 0 <= start < tokens:
             raise ArtifactError(f"config.json has decoder_start_token_id={start!r:.80}: it must be the id of a token.")

@@ -27,6 +27,18 @@ class RelativeInputs(NamedTuple):
     """(distances, width): from the largest distance downwards, see `DistanceTerms`."""
     memory: Tensor | None = None
     """(batch, memory, width): the states of the tokens before the first one."""
+    same_segment: Tensor | None = None
+    """(batch, length, memory + length): whether query and key are of the same segment; None: all are."""
+    is_reversed: Tensor | None = None
+    """(batch,): the rows whose distances are negative; None: there are none."""
+
+    def of_rows(self, rows: Tensor, is_reversed: bool) -> RelativeInputs:
+        """The inputs of rows of one direction: s(-d) has the opposite sines of s(d), and the same cosines."""
+        sines = (self.sinusoids.shape[1] + 1) // 2
+        turned = torch.cat([-self.sinusoids[:, :sines], self.sinusoids[:, sines:]], 1)
+        sinusoids = turned if is_reversed else self.sinusoids
+        same = None if self.same_segment is None else self.same_segment[rows]
+        return RelativeInputs(sinusoids, None, same)
 
 
 def distance_sinusoids(
@@ -55,6 +67,24 @@ class PositionBiases(nn.Module):
         self.position = nn.Parameter(torch.empty(width).normal_(std=INIT_STD))
 
 
+class SegmentTerms(nn.Module):
+    """(q + b)' s / sqrt(D), with one vector s if query and key are of the same segment and another if not.
+
+    (Yang et al. 2019, section 2.5.)
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.empty(width).normal_(std=INIT_STD))
+        self.vectors = nn.Parameter(torch.empty(2, width).normal_(std=INIT_STD))
+
+    def forward(self, queries: Tensor, same: Tensor, heads: int, scale: float) -> Tensor:
+        """(batch, heads, queries, keys): the terms for queries (batch, queries, width)."""
+        split = split_heads(queries + self.bias, heads, 1)[0]
+        found = scale * torch.einsum("bhqd,shd->bhqs", split, self.vectors.view(2, heads, -1))
+        return torch.where(same[:, None], found[..., :1], found[..., 1:])
+
+
 class RelativeAttention(nn.Module):
     """Multi-head self-attention with relative positions, without biases, to the states and a memory before them."""
 
@@ -66,6 +96,7 @@ class RelativeAttention(nn.Module):
         self.distances = _make_linear(recipe.width, recipe.width)
         self.biases = PositionBiases(recipe.width)
         self.out = _make_linear(recipe.width, recipe.width)
+        self.segments = SegmentTerms(recipe.width) if recipe.segments == "relative" else None
 
     def forward(self, states: Tensor, bias: AttentionBias, rng: DropoutRng | None, relative: RelativeInputs) -> Tensor:
         """(batch, length, width): the attention of all positions to the memory and to one another."""
@@ -86,6 +117,7 @@ class RelativeAttention(nn.Module):
     ) -> Tensor:
         """(positions, width): the attention of some queries to the memory and to all positions."""
         padded, keys_values = gathered.pad(self._queries(queries)), self._keys_values(states, relative.memory)
+        relative = relative._replace(same_segment=gathered.select(relative.same_segment))
         attended = self._attend(padded, keys_values, gathered.columns, states.shape[1], bias, rng, relative)
         return cast(Tensor, self.out(gathered.unpad(attended)))
 
@@ -113,11 +145,38 @@ class RelativeAttention(nn.Module):
         rng: DropoutRng | None,
         relative: RelativeInputs,
     ) -> Tensor:
+        if relative.is_reversed is not None:
+            return self._attend_both_ways(queries, keys_values, columns, length, bias, rng, relative)
         vectors = self.distances(relative.sinusoids)
         terms = DistanceTerms(queries + self.biases.position, vectors, length - 1, columns)
-        heads, rate = self.recipe.heads, self.recipe.attention_dropout
+        heads, rate, scores = self.recipe.heads, self.recipe.attention_dropout, None
+        if self.segments is not None and relative.same_segment is not None:
+            scores = self.segments(queries, relative.same_segment, heads, self.scale)
         queries = queries + self.biases.content
-        return biased_attention(queries, keys_values, heads, bias, self.scale, terms, None, rate, rng)
+        return biased_attention(queries, keys_values, heads, bias, self.scale, terms, scores, rate, rng)
+
+    def _attend_both_ways(
+        self,
+        queries: Tensor,
+        keys_values: Tensor,
+        columns: Tensor | None,
+        length: int,
+        bias: AttentionBias,
+        rng: DropoutRng | None,
+        relative: RelativeInputs,
+    ) -> Tensor:
+        """`_attend` for rows of text in order and for rows of reversed text, which have other distances."""
+        assert relative.is_reversed is not None
+        found, numbers = [], []
+        for is_reversed in (False, True):
+            rows = (relative.is_reversed == is_reversed).nonzero()[:, 0]
+            if not len(rows):
+                continue
+            own = relative.of_rows(rows, is_reversed)
+            some = None if columns is None else columns[rows]
+            found.append(self._attend(queries[rows], keys_values[rows], some, length, bias.of_rows(rows), rng, own))
+            numbers.append(rows)
+        return torch.cat(found)[torch.argsort(torch.cat(numbers))]
 
     def _queries(self, states: Tensor) -> Tensor:
         return linear(states, self.qkv.weight[: self.recipe.width], None)

@@ -313,7 +313,11 @@ class Transformer(Encoder):
         length, before = inputs.shape[1], 0 if mask.memory is None else mask.memory.visible.shape[2]
         is_causal = mask.visibility == "causal" and mask.attention_order is None
         sinusoids = distance_sinusoids(before + length, length, self.recipe, is_causal, inputs, mask.rng)
-        return [RelativeInputs(sinusoids, one) for one in memory]
+        same = None
+        if self.recipe.segments == "relative" and mask.segment_ids is not None:
+            keys = f.pad(mask.segment_ids, (before, 0))  # the memory is of the first segment
+            same = mask.segment_ids[:, :, None] == keys[:, None]
+        return [RelativeInputs(sinusoids, one, same, mask.is_reversed) for one in memory]
 
     def _layer_pairs(self) -> Iterator[tuple[Layer, Layer]]:
         """For each layer the one that has its attention and the one that has its feed-forward sublayer."""
@@ -346,6 +350,9 @@ def _cached_bias(mask: AttentionMask, cached: int, inputs: Tensor) -> AttentionB
     if mask.reach:
         bias = inputs.new_zeros(1, count, cached + count) if bias is None else bias
         bias = bias.masked_fill(~within_reach(bias, mask.reach), -torch.inf)
+    if mask.ends_with_query and bias is not None:
+        bias = bias.clone()
+        bias[:, -1, -1] = -torch.inf
     return AttentionBias(bias)
 
 

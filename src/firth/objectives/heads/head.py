@@ -17,6 +17,7 @@ from firth.nets.objective import Objective
 from firth.nets.recipe import NetRecipe
 from firth.objectives._noise_kernels import draw_all
 from firth.objectives.sequences import Sequences
+from firth.tokens.tokenizer import FIRST_WORD, MASK, UNK
 
 
 class Corruption(NamedTuple):
@@ -37,6 +38,8 @@ class ObjectiveHead(nn.Module, ABC):
     """
 
     name: str
+    counts_words: bool = True
+    """Whether the length of a span is its number of words, and not of tokens."""
 
     def __init__(self, objective: Objective, recipe: NetRecipe, vocabulary: Vocabulary) -> None:
         """Layers of an objective are made here, as attributes."""
@@ -63,6 +66,14 @@ class ObjectiveHead(nn.Module, ABC):
     def corruption(self, batch: Batch) -> Corruption | None:
         """The tokens of a batch that it has chosen to change; None if it changes none."""
         return None
+
+    def changeable(self, batch: Batch) -> Tensor:
+        """(batch, length): the tokens that it may choose: those of text, masked ones included."""
+        return (batch.ids >= FIRST_WORD) | (batch.ids == UNK) | (batch.ids == MASK)
+
+    def shares(self, batch: Batch) -> dict[str, tuple[int, int]]:
+        """Further counts of what it has done to a batch, each with the number that it is a share of."""
+        return {}
 
     def pair_labels(self, batch: Batch) -> Tensor | None:
         """The labels of a batch's pairs: 0 as in the text, 1 changed, -1 no pair; None if it labels none."""

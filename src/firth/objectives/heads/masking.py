@@ -57,15 +57,30 @@ def choose_positions(batch: Batch, masking: Masking, rng: np.random.Generator) -
     `rate` x n / (mean length) spans, rounded up or down randomly.
     """
     probabilities = span_length_probabilities(masking.policy, masking.max_length)
+    return choose_spans(batch.ids, batch, masking.policy != "token", masking.rate, probabilities, rng)
+
+
+def choose_spans(
+    tokens: Tensor,
+    batch: Batch,
+    whole: bool,
+    rate: float,
+    probabilities: npt.NDArray[np.float64],
+    rng: np.random.Generator,
+) -> ChosenPositions:
+    """Positions of spans of 1, 2, ... tokens (or words, with `whole`) of given probabilities that cover `rate`.
+
+    `tokens` are the ids of the batch, or others that have text where a position may be chosen.
+    """
     tails = np.append(1.0, 1 - np.cumsum(probabilities))[:-1]  # p(length >= 1), p(length >= 2), ...
-    ids = batch.ids.numpy()
+    ids = tokens.numpy()
     positions, groups = np.empty(ids.size, dtype=np.int64), np.empty(ids.size, dtype=np.int64)
     count = kernels.choose_positions(
         ids,
         batch.word_starts.numpy(),
         row_seeds(batch, rng),
-        masking.policy != "token",
-        masking.rate,
+        whole,
+        rate,
         np.cumsum(probabilities)[:-1],
         np.cumsum(tails),
         positions,

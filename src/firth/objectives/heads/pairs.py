@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as f
 from torch import Tensor, nn
@@ -70,7 +71,12 @@ class NextSentenceHead(PairClassificationHead):
         Segments of equal or similar length are exchanged, so that both fit and length is no cue, and of different
         documents if there are enough; in a small text a segment may be truncated, or be of the same document.
         """
-        paired = sequences.has_next_segment
+        return self.exchange_segments(sequences, sequences.has_next_segment, rng)
+
+    def exchange_segments(
+        self, sequences: Sequences, paired: npt.NDArray[np.bool_], rng: np.random.Generator
+    ) -> Sequences:
+        """The same for some of the sequences that have a next segment; the others are not labelled."""
         starts, ends = sequences.starts.copy(), sequences.ends.copy()
         labels = np.where(paired, 0, IGNORED_LABEL)
         chosen = np.flatnonzero(paired & (rng.random(paired.size) < 0.5))

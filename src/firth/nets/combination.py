@@ -1,0 +1,88 @@
+"""Which parts of a recipe go together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from firth.errors import RecipeError
+from firth.nets.objective import PAIRS
+
+if TYPE_CHECKING:
+    from firth.nets.recipe import EncoderRecipe, NetRecipe
+
+CONTIGUOUS = ("contiguous", "contiguous-pair")
+"""Formats of rows that go on from step to step."""
+
+
+def can_init_adjacent(recipe: NetRecipe) -> bool:
+    """Whether attention heads can be initialised to attend to adjacent tokens."""
+    learned = recipe.encoder.kind == "transformer" and recipe.embedding.positions == "learned"
+    # A wave in position vectors, and in a head, has a sine and a cosine.
+    has_waves = min(recipe.encoder.width // recipe.encoder.heads, recipe.embedding.width) >= 2
+    return learned and has_waves and recipe.visibility == "bidirectional"
+
+
+def check_combination(recipe: NetRecipe) -> None:
+    """Raise `RecipeError` if the parts of a recipe do not fit together."""
+    encoder, is_pair = recipe.encoder, recipe.sequence.format in PAIRS
+    for objective in recipe.objectives:
+        objective.check(recipe)
+    if len(set(recipe.names)) < len(recipe.names):
+        raise RecipeError(f"the recipe has an objective twice ({'+'.join(recipe.names)}): leave it out.")
+    _check_memory(recipe)
+    if recipe.output.kind in ("tied", "adaptive-tied") and recipe.embedding.characters:
+        raise RecipeError("character-based embeddings cannot be tied to the output: set output.kind=full.")
+    if encoder.kind in ("rnn", "lstm") and recipe.visibility == "bidirectional":
+        raise RecipeError("a recurrent encoder reads in one direction: set visibility=forward+backward for both.")
+    if encoder.kind == "bilinear" and recipe.visibility != "causal":
+        raise RecipeError("a bilinear encoder predicts from previous tokens: set visibility=causal.")
+    if encoder.init == "adjacent" and not can_init_adjacent(recipe):
+        raise RecipeError(
+            "only a bidirectional Transformer with learned positions and heads of 2 dimensions or more can start with "
+            "heads that attend to adjacent tokens: set encoder.init=random."
+        )
+    if recipe.decoder is not None:
+        _check_decoder(recipe, recipe.decoder)
+    if recipe.embedding.segments == 1 and is_pair:
+        raise RecipeError("pairs need embedding.segments=2, or 0 to mark segments by the separator alone.")
+    _check_languages(recipe)
+
+
+def _check_languages(recipe: NetRecipe) -> None:
+    names = recipe.languages
+    if len(set(names)) < len(names):
+        raise RecipeError(f"languages={','.join(names):.80} names one twice: leave it out.")
+    if names and len(names) != recipe.embedding.languages:
+        raise RecipeError(
+            f"languages={','.join(names):.80} are {len(names)}, not embedding.languages={recipe.embedding.languages}: "
+            f"set embedding.languages={len(names)}."
+        )
+    if recipe.language and recipe.language not in names:
+        known = ", ".join(names) or "none"
+        raise RecipeError(f"language={recipe.language!r:.80} is none of the model's languages ({known}): name another.")
+
+
+def _check_memory(recipe: NetRecipe) -> None:
+    """Raise `RecipeError` if the memory does not go with positions and sequences."""
+    form = recipe.sequence.format
+    is_causal = recipe.visibility == "causal" or any(one.orders_attention for one in recipe.objectives)
+    if recipe.memory.length and (recipe.encoder.positions != "relative" or not is_causal):
+        raise RecipeError("memory.length needs encoder.positions=relative and visibility=causal: set these, too.")
+    if recipe.memory.length and not recipe.encoder.layers:
+        raise RecipeError("a memory is of the layers, and encoder.layers=0: set memory.length=0, or have layers.")
+    if recipe.memory.length and recipe.objectives and form not in CONTIGUOUS:
+        raise RecipeError(f"memory.length needs rows that go on, not sequence.format={form}: set it to contiguous.")
+    if form in CONTIGUOUS and recipe.learning.short_phase:
+        raise RecipeError("contiguous rows have one length: set learning.short_phase=0 or sequence.format=stream.")
+
+
+def _check_decoder(recipe: NetRecipe, decoder: EncoderRecipe) -> None:
+    if decoder.kind != "transformer" or recipe.encoder.kind != "transformer":
+        raise RecipeError("a decoder and its encoder are Transformers: set encoder.kind and decoder.kind=transformer.")
+    if decoder.width != recipe.encoder.width:
+        raise RecipeError(
+            f"encoder.width={recipe.encoder.width} and decoder.width={decoder.width} must be equal, for both read the "
+            "same token vectors."
+        )
+    if decoder.cross_width not in (0, recipe.width):
+        raise RecipeError(f"decoder.cross_width={decoder.cross_width} must be the encoder's width: leave it out.")
