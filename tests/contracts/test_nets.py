@@ -178,7 +178,8 @@ def test_decoders_attend_to_their_source_and_to_previous_tokens_alone(name: str)
     batch.source.is_hidden = torch.zeros_like(ids, dtype=torch.bool)
     batch.source.is_hidden[:, 1] = True
     read: list[torch.Tensor] = []
-    network.embedding.register_forward_hook(lambda module, given, made: read.append(made.requires_grad_()) or None)
+    for embedding in filter(None, (network.embedding, network.decoder_embedding)):
+        embedding.register_forward_hook(lambda module, given, made: read.append(made.requires_grad_()) or None)
     states = network(batch).last_hidden_state.view(*batch.shape, -1)
     source, target = read
     weights = torch.arange(states.shape[-1], dtype=states.dtype)

@@ -86,6 +86,7 @@ class NoiseCounts:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.spans: Counter[int] = Counter()
+        self.sums: dict[str, tuple[float, float]] = {}
 
     def add(self, head: ObjectiveHead, batch: Batch) -> None:
         """Count a batch that the objective has corrupted."""
@@ -97,6 +98,9 @@ class NoiseCounts:
         if labels is not None:
             self.counts["pairs"] += int((labels >= 0).sum())
             self.counts["negative"] += int((labels == 1).sum())
+        for name, (part, whole) in head.statistics(batch).items():
+            before = self.sums.get(name, (0.0, 0.0))
+            self.sums[name] = (before[0] + part, before[1] + whole)
         if corruption is not None:
             self.counts["changeable"] += int(is_text.sum())
             self._add_tokens(corruption, ids[corruption.positions].numpy())
@@ -139,7 +143,7 @@ class NoiseCounts:
         if spans := self.spans.total():
             found["mean span"] = sum(length * count for length, count in self.spans.items()) / spans
             found |= {span_name(length): self.spans[length] / spans for length in sorted(self.spans)}
-        return found
+        return found | {name: part / whole for name, (part, whole) in self.sums.items() if whole}
 
 
 def span_name(length: int) -> str:

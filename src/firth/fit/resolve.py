@@ -279,7 +279,8 @@ def encoder_parameters(recipe: NetRecipe, used: bool = False) -> int:
 def layer_parameters(part: EncoderRecipe, used: bool = False, crosses: bool = False) -> int:
     """The approximate parameters of the layers of a Transformer; `crosses`: with cross-attention."""
     matrices = (5 if part.positions == "relative" else 4) + (4 if crosses else 0)
-    found, counts = 0, {"attention": matrices * part.width**2, "feed-forward": 2 * part.width * part.ffn_width}
+    inner = (3 if part.gated else 2) * part.width * part.ffn_width
+    found, counts = 0, {"attention": matrices * part.width**2, "feed-forward": inner}
     for name, count in counts.items():
         found += count * (1 if part.tie_layers in ("all", name) and not used else part.layers)
     return found

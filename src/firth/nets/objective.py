@@ -43,6 +43,8 @@ class Objective(ABC):
     """Whether sequences must be pairs of segments."""
     needs_translations: ClassVar[bool] = False
     """Whether it is trained on parallel text, and not on texts of one language."""
+    needs_sentences: ClassVar[bool] = False
+    """Whether its noise needs the begins of sentences within sequences (`Batch.sentence_starts`)."""
     needs_output: ClassVar[bool] = True
     """Whether its loss uses the network's output layer."""
     predicts: ClassVar[Literal["next", "masked"] | None] = None

@@ -13,6 +13,7 @@ from firth.errors import ArgumentError, near_miss
 from firth.recipes import counts, nets, tokenizers, vectors
 from firth.recipes.families import Recipe
 
+_NETS = {"denoising": "nets"}  # further files of a family
 _SHORT_NAME = re.compile(r"([a-z]+)([0-9]{1,3})")
 
 
@@ -46,7 +47,8 @@ class FinetunedEntry:
 
 
 def _entry(make: Callable[[], Recipe], year: int, paper: str, *parents: str) -> RecipeEntry:
-    return RecipeEntry(make, make.__module__.rpartition(".")[2], year, paper, parents)
+    module = make.__module__.rpartition(".")[2]
+    return RecipeEntry(make, _NETS.get(module, module), year, paper, parents)
 
 
 _SHANNON = "Shannon, A Mathematical Theory of Communication"

@@ -63,6 +63,10 @@ class ObjectiveHead(nn.Module, ABC):
         """The tokens of a batch that it has chosen to change; None if it changes none."""
         return None
 
+    def statistics(self, batch: Batch) -> dict[str, tuple[float, float]]:
+        """Further numbers for `firth noise`: a count and what it is a share of, which are added over batches."""
+        return {}
+
     def pair_labels(self, batch: Batch) -> Tensor | None:
         """The labels of a batch's pairs: 0 as in the text, 1 changed, -1 no pair; None if it labels none."""
         return None
