@@ -6,6 +6,7 @@ from firth.errors import RecipeError, near_miss
 from firth.nets.objective import Objective
 from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
+from firth.objectives.denoising import Denoising
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.ranking import Ranking
@@ -28,6 +29,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         ReplacedTokens,
         SequenceToSequence,
         TranslationLM,
+        Denoising,
     )
 }
 

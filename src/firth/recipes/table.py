@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from firth.errors import ArgumentError, near_miss
-from firth.recipes import counts, nets, tokenizers, vectors
+from firth.recipes import counts, denoising, nets, tokenizers, vectors
 from firth.recipes.families import Recipe
 
 _NETS = {"denoising": "nets"}  # further files of a family
@@ -156,6 +156,8 @@ RECIPES: dict[str, RecipeEntry] = {
     "albert": _entry(nets.albert, 2019,
         "Lan et al., ALBERT: A Lite BERT for Self-supervised Learning of Language Representations", "bert"),
     "xlm": _entry(nets.xlm, 2019, "Lample and Conneau, Cross-lingual Language Model Pretraining", "bert"),
+    "bart": _entry(denoising.bart, 2020,
+        "Lewis et al., BART: Denoising Sequence-to-Sequence Pre-training", "transformer", "bert"),
     "electra": _entry(nets.electra, 2020,
         "Clark et al., ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", "bert"),
 }
