@@ -13,6 +13,7 @@ from firth.objectives.ranking import Ranking
 from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
 from firth.objectives.seq2seq import SequenceToSequence
+from firth.objectives.spans import SpanCorruption
 from firth.objectives.tlm import TranslationLM
 
 OBJECTIVES: dict[str, type[Objective]] = {
@@ -30,6 +31,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         SequenceToSequence,
         TranslationLM,
         Denoising,
+        SpanCorruption,
     )
 }
 

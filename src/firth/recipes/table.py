@@ -158,6 +158,10 @@ RECIPES: dict[str, RecipeEntry] = {
     "xlm": _entry(nets.xlm, 2019, "Lample and Conneau, Cross-lingual Language Model Pretraining", "bert"),
     "bart": _entry(denoising.bart, 2020,
         "Lewis et al., BART: Denoising Sequence-to-Sequence Pre-training", "transformer", "bert"),
+    "t5": _entry(denoising.t5, 2020,
+        "Raffel et al., Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+        "transformer"),
+    "t5-1.1": _entry(denoising.t5_1_1, 2020, "Shazeer, GLU Variants Improve Transformer", "t5"),
     "electra": _entry(nets.electra, 2020,
         "Clark et al., ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", "bert"),
 }
