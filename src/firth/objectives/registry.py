@@ -7,6 +7,7 @@ from firth.nets.objective import Objective
 from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.denoising import Denoising
+from firth.objectives.fragments import MaskedFragment
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.ranking import Ranking
@@ -32,6 +33,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         TranslationLM,
         Denoising,
         SpanCorruption,
+        MaskedFragment,
     )
 }
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from firth.nets.recipe import LearningRecipe, NetRecipe, SequenceRecipe
+from firth.nets.recipe import LearningRecipe, NetRecipe, SamplingRecipe, SequenceRecipe
 from firth.objectives.denoising import Denoising
+from firth.objectives.fragments import MaskedFragment
 from firth.objectives.spans import SpanCorruption
-from firth.recipes.nets import transformer
+from firth.recipes.nets import transformer, xlm
 
 
 def bart() -> NetRecipe:
@@ -67,4 +68,19 @@ def t5_1_1() -> NetRecipe:
         encoder=part,
         decoder=part,
         output=replace(base.output, kind="full", scaled=False),
+    )
+
+
+def mass() -> NetRecipe:
+    """An encoder and a decoder that predict a masked half of each sentence from the other one."""
+    base = xlm()
+    part = replace(base.encoder, layers=6)
+    return replace(
+        base,
+        embedding=replace(base.embedding, languages=0, own_decoder=True),
+        encoder=part,
+        decoder=part,
+        objectives=(MaskedFragment(),),
+        sequence=replace(base.sequence, format="sentences"),
+        sampling=SamplingRecipe(),
     )

@@ -162,6 +162,8 @@ RECIPES: dict[str, RecipeEntry] = {
         "Raffel et al., Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
         "transformer"),
     "t5-1.1": _entry(denoising.t5_1_1, 2020, "Shazeer, GLU Variants Improve Transformer", "t5"),
+    "mass": _entry(denoising.mass, 2019,
+        "Song et al., MASS: Masked Sequence to Sequence Pre-training for Language Generation", "transformer", "xlm"),
     "electra": _entry(nets.electra, 2020,
         "Clark et al., ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", "bert"),
 }
