@@ -202,3 +202,12 @@ def test_loss_by_hand() -> None:
     targets = [*range(10, 14), EOS, *range(30, 33), EOS]
     assert loss.count == head.count(batch) == 9
     assert float(loss.total) == pytest.approx(-sum(float(logs[n, one]) for n, one in enumerate(targets)), rel=1e-5)
+
+
+@pytest.mark.parametrize(("words", "budget"), [(1, 1), (10, 3), (11, 4), (13, 4), (14, 5)])
+def test_the_budget_is_rounded_up(words: int, budget: int) -> None:
+    """The smallest whole number that is 30 % of the words or more."""
+    head, _ = built(only(infill=0.3))
+    batch = packed([numbers(words)])
+    head.corrupt(batch, np.random.default_rng(0))
+    assert head.statistics(batch)["words in spans"] == (budget, words)
