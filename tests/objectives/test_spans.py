@@ -135,3 +135,9 @@ def test_impossible_spans_are_refused(setting: str, said: str) -> None:
 
 def test_other_styles_need_no_sentinels() -> None:
     override(small("t5"), ["spans.style=prefix", "tokenizer.sentinels=0"])
+
+
+def test_short_runs_have_spans_anywhere() -> None:
+    assert SpanCorruption().small_run_defaults()["roll"][0] is True
+    assert SpanCorruption(roll=True).small_run_defaults() == {}
+    assert SpanCorruption(style="prefix").small_run_defaults() == {}

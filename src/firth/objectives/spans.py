@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from firth.errors import RecipeError
 from firth.nets.recipe import NetRecipe
@@ -76,6 +76,10 @@ class SpanCorruption(RestoringObjective):
         from firth.nets.sentinels import SentinelNet
 
         return SentinelNet
+
+    def small_run_defaults(self) -> dict[str, tuple[Any, str]]:
+        """Short texts have one span, which would always be their end: a single mask elsewhere could not be filled."""
+        return {} if self.roll or self.style != "spans" else {"roll": (True, "spans anywhere in a text")}
 
     @property
     def predicted(self) -> float:
