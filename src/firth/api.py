@@ -58,16 +58,16 @@ def score(
     the last blank line. `model.score(texts)` gives the score of each text. Of a translation model, `texts` are pairs
     of a source and a target or a file of them, `pair` its two columns, and the score is that of the targets.
     """
-    from firth.apply.pairs import score_pair_lines
+    from firth.apply.pairs import score_pair_lines, wants_pairs
     from firth.apply.score import open_texts, require_scores, score_lines
     from firth.text.parallel import read_parallel
 
     loaded = without_tasks(_loaded(model))
-    if isinstance(loaded, ScoresPairs):
+    if wants_pairs(loaded, texts, pair):
         if isinstance(texts, str | Path):
             corpus = read_parallel(texts, pair=pair, encoding=encoding)
             return total(one for _, one in score_pair_lines(loaded, corpus))
-        return total(loaded.score_pairs(require_pairs(texts)))
+        return total(cast(ScoresPairs, loaded).score_pairs(require_pairs(texts)))
     if pair is not None:
         raise ArgumentError("pair names the columns of parallel text, which this model does not score: leave it out.")
     if isinstance(texts, str | Path):

@@ -162,9 +162,7 @@ def test_bad_input_is_refused_in_a_sentence(folder: Path) -> None:
         (2, "name the files", ["score", folder / "model"]),
         (1, "reads no source", ["evaluate", folder / "lm", "translation", folder / "dev.tsv"]),
         (2, "belong to the suite", ["evaluate", folder / "lm", "words", folder / "dev.tsv", "--beams", "2"]),
-        (1, "decoder", ["finetune", folder / "model", "generate", "--train", folder / "dev.tsv", "--dev",
-                        folder / "dev.tsv", "-o", folder / "never"]),
-    ]  # fmt: skip
+    ]
     for code, message, arguments in uses:
         found = firth(*arguments)
         assert (found.code, message in found.err) == (code, True), (arguments, found.err)

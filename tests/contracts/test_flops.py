@@ -47,7 +47,7 @@ def small(name: str, length: int = 32) -> NetRecipe:
 
 def open_small(name: str, length: int = 32) -> tuple[TrainingModule, Batches]:
     recipe, pairs = small(name, length), zip(sentences(300), sentences(300, 1), strict=True)
-    lines = text(600) if recipe.decoder is None else [list(pair) for pair in pairs]
+    lines = [list(pair) for pair in pairs] if recipe.sequence.format == "parallel" else text(600)
     tokenizer, store = open_tokens(TokenizerRecipe(model="words", min_count=1), read_corpus(lines), 1)
     module = make_training_module(fill_in(recipe, len(tokenizer)), vocabulary_of(tokenizer, store), 0)
     module.network.output.prepare(store)
@@ -112,9 +112,11 @@ def test_the_cost_of_a_recipe_is_about_that_of_its_batches(name: str) -> None:
     module, batches = open_small(name, length=128)
     batch = make_batch(module, batches)
     positions = batch.ids.numel() + (0 if batch.source is None else batch.source.ids.numel())
-    tokens = positions / max(one.objective.copies for one in module.objectives)
+    sides = next((one.objective.sides for one in module.objectives if one.objective.sides), None)
+    tokens = positions / (sum(sides) if sides else max(one.objective.copies for one in module.objectives))
     assert module.expected_flops() * tokens == pytest.approx(module.flops(batch), rel=0.3 if name == "senna" else 0.1)
-    filled = batch.ids.numel() if batch.sequence_ids is None else int((batch.sequence_ids >= 0).sum())
+    filled: float = batch.ids.numel() if batch.sequence_ids is None else int((batch.sequence_ids >= 0).sum())
+    filled /= 1.0 if sides is None else sides[1]
     for head in module.objectives:
         for loss, expected in head.expected_counts(128).items():
             assert head.counts(batch)[loss] / filled == pytest.approx(expected, rel=0.1, abs=0.06)

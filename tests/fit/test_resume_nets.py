@@ -59,6 +59,20 @@ def interrupted(recipe: NetRecipe, folder: Path, moments: list[int], valid: bool
     return trained(open_small(recipe, make_run(folder, BUDGET, valid=valid, resume=True)))
 
 
+def restoring(objective: str, **part: Any) -> NetRecipe:
+    """A network with a decoder that restores noised text."""
+    base = masked(grad_accumulation=2)
+    encoder = replace(base.encoder, **part)
+    return replace(
+        base,
+        tokenizer=replace(base.tokenizer, sentinels=10),
+        encoder=encoder,
+        decoder=encoder,
+        objectives=parse_objectives(objective),
+        sequence=SINGLE,
+    )
+
+
 @pytest.mark.parametrize(
     "recipe",
     [
@@ -71,8 +85,14 @@ def interrupted(recipe: NetRecipe, folder: Path, moments: list[int], valid: bool
         replace(small(), encoder=replace(small().encoder, kind="lstm", ffn_width=0, weight_drop=0.2)),
         replace(masked(grad_accumulation=2), objectives=parse_objectives("rtd"), output=OutputRecipe(kind="none")),
         replace(masked(), objectives=parse_objectives("mlm+sbo"), sequence=SINGLE),
+        restoring("denoising"),
+        restoring("spans", positions="buckets", norm="pre", rms=True, biases=False, gated=True),
+        restoring("fragment"),
     ],
-    ids=["adamw", "masked", "lamb", "adagrad", "sgd", "short", "lstm", "electra", "spanbert"],
+    ids=[
+        *("adamw", "masked", "lamb", "adagrad", "sgd", "short", "lstm", "electra", "spanbert"),
+        *("bart", "t5", "mass"),
+    ],
 )
 def test_resuming_gives_the_same_bits(recipe: NetRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FIRTH_CHECKPOINT", "0")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from firth.fit.batches import Cursor
 from firth.fit.rows import pack
 from firth.nets.recipe import Format
+from firth.objectives.mlm import MaskedLM
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD
 from tests.fit.reading_batches import (
@@ -318,3 +321,26 @@ def test_rows_are_full(form: Format, length: int, tmp_path: Path) -> None:
     used = sum(int((batch.ids != PAD).sum()) for batch in shown)
     rows = sum(batch.shape[0] for batch in shown)
     assert used / (rows * length) == pytest.approx(batches.fill, abs=1e-9)
+
+
+class _Marked(MaskedLM):
+    """An objective that asks for the begins of sentences."""
+
+    needs_sentences: ClassVar[bool] = True
+
+
+@pytest.mark.parametrize("form", ["sentences", "doc-sentences", "full-sentences", "segment-pair"])
+def test_begins_of_sentences_are_marked_if_an_objective_asks(form: Format, text: TokenStore) -> None:
+    recipe = small_recipe("mlm", form, length=24)
+    (plain,), _ = batches_of(recipe, text, corrupt=False).step(Cursor())
+    assert plain.sentence_starts is None
+    (batch,), _ = batches_of(replace(recipe, objectives=(_Marked(),)), text, corrupt=False).step(Cursor())
+    assert batch.sentence_starts is not None
+    assert torch.equal(batch.ids, plain.ids)
+    begins = set(text.ids[text.sentences[:-1].astype(np.int64)].tolist())
+    ids, marks = batch.ids, batch.sentence_starts
+    after_special = torch.zeros_like(marks)
+    after_special[:, 1:] = (ids[:, :-1] <= MASK) & (ids[:, 1:] > MASK)
+    expected = torch.tensor([[one in begins for one in row] for row in ids.tolist()]) | after_special
+    assert torch.equal(marks, expected)
+    assert int(marks.sum()) >= len({*begins} & {*ids.flatten().tolist()}) > 0

@@ -30,9 +30,10 @@ TEXTS = [*ENGLISH, *CHINESE]
 
 
 @cache
-def small_tokenizer(kind: str = "words") -> Tokenizer:
+def small_tokenizer(kind: str = "words", sentinels: int = 0) -> Tokenizer:
     """A tokenizer of a few sentences in two languages."""
-    return train_tokenizer(small_recipe(kind), read_corpus([[*ENGLISH, *CHINESE, *ENGLISH[:1]]]))
+    recipe = replace(small_recipe(kind), sentinels=sentinels)
+    return train_tokenizer(recipe, read_corpus([[*ENGLISH, *CHINESE, *ENGLISH[:1]]]))
 
 
 def small_net_recipe(name: str, tokens: int, length: int = 12) -> NetRecipe:
@@ -53,7 +54,7 @@ def small_net_recipe(name: str, tokens: int, length: int = 12) -> NetRecipe:
 
 def small_net(name: str, kind: str = "words", length: int = 12, **changes: Any) -> NetModel:
     """A model with random weights, large enough for probabilities to differ."""
-    tokenizer = small_tokenizer(kind)
+    tokenizer = small_tokenizer(kind, 3 if RECIPES[name].make().tokenizer.sentinels else 0)  # type: ignore[union-attr]
     recipe = replace(small_net_recipe(name, len(tokenizer), length), tokenizer=tokenizer.recipe, **changes)
     counts = np.arange(len(tokenizer), 0, -1, dtype=np.int64)
     network = build_network(recipe, Vocabulary(tokenizer.vocabulary, counts), 1)

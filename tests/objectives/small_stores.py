@@ -22,8 +22,10 @@ from firth.nets.recipe import (
 from firth.objectives.masking import Masking
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.registry import parse_objectives
+from firth.objectives.restoring import RestoringObjective
 from firth.tokens.build import StoreWriter
 from firth.tokens.encoder import EncodedSentences
+from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 
 Documents = Sequence[Sequence[Sequence[int]]]
@@ -91,7 +93,10 @@ def small_recipe(
     if permuted:
         encoder = replace(encoder, positions="relative")
     pairs = form.endswith("-pair")
+    parsed = parse_objectives(objectives)
+    decodes = form == "parallel" or any(isinstance(one, RestoringObjective) for one in parsed)
     return NetRecipe(
+        tokenizer=TokenizerRecipe(model="wordpiece", vocab_size=16_000, sentinels=5 if decodes else 0),
         embedding=EmbeddingRecipe(
             width=8,
             positions="none" if ranking or permuted else "learned",
@@ -103,12 +108,12 @@ def small_recipe(
         visibility=VISIBILITY.get(objectives, "bidirectional"),
         objectives=tuple(
             replace(one, masking=Masking(**masking)) if isinstance(one, MaskedLM) else one  # type: ignore[arg-type]
-            for one in parse_objectives(objectives)
+            for one in parsed
         ),
         output=OutputRecipe(kind="full"),
         sequence=SequenceRecipe(format=form, length=length),
         learning=LearningRecipe(batch=batch, grad_accumulation=grad_accumulation),
-        decoder=encoder if form == "parallel" else None,
+        decoder=encoder if decodes else None,
     )
 
 

@@ -22,6 +22,7 @@ from firth.objectives.heads.clm import first_positions
 from firth.objectives.heads.head import ObjectiveHead
 from firth.objectives.heads.pairs import PairClassificationHead
 from firth.objectives.registry import OBJECTIVES
+from firth.objectives.restoring import RestoringObjective
 from firth.objectives.sequences import Sequences
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK
 from tests.objectives.small_stores import small_recipe, small_vocabulary
@@ -29,12 +30,14 @@ from tests.objectives.small_stores import small_recipe, small_vocabulary
 PAIRED = ("nsp", "sop")
 WITH = {"sbo": "mlm+sbo"}
 """Objectives that use the noise of others."""
+RESTORING = [name for name, one in OBJECTIVES.items() if issubclass(one, RestoringObjective)]
 FORMATS: dict[str, Format] = {
     "nsp": "sentence-pair",
     "sop": "sentence-pair",
     "autoencoding": "sentences",
     "seq2seq": "parallel",
     "unilm": "sentence-pair",
+    **dict.fromkeys(RESTORING, "doc-sentences"),
 }
 
 

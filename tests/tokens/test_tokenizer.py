@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from firth.errors import CorpusError, TokenizerError
+from firth.errors import CorpusError, RecipeError, TokenizerError
 from firth.text.corpus import Corpus, read_corpus
+from firth.tokens.encoder import TextEncoder
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import EOS, MASK, PAD, UNK, Tokenizer, find_word_starts, flag_word_starts, join_words
-from firth.tokens.train import train_tokenizer
-from tests.samples import CHINESE, ENGLISH, small_recipe
+from firth.tokens.train import extend_tokenizer, train_tokenizer
+from tests.samples import CHINESE, ENGLISH, KINDS, small_recipe
 
 
 def test_special_tokens_have_the_first_ids(tokenizer: Tokenizer) -> None:
@@ -145,3 +147,28 @@ def test_starts_of_words_by_hand() -> None:
 def test_joining_is_idempotent() -> None:
     for text in ("He said (twice): no, it isn't.", "我们喜欢语言。", ""):
         assert join_words(text) == text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sentinels_are_the_last_tokens(kind: str, tmp_path: Path) -> None:
+    """`<extra_id_0>` has the last id, as in T5; words keep their ids, and the fast encoder agrees with the library."""
+    corpus = read_corpus([[*ENGLISH, *CHINESE]])
+    plain, tokenizer = (train_tokenizer(replace(small_recipe(kind), sentinels=count), corpus) for count in (0, 3))
+    assert tokenizer.vocabulary == [*plain.vocabulary, "<extra_id_2>", "<extra_id_1>", "<extra_id_0>"]
+    assert len(tokenizer) == len(plain) + 3
+    assert tokenizer.id("<extra_id_0>") == len(plain) + 2
+    line = "The quick <extra_id_0> jumps, <extra_id_1>over the dog."
+    found = tokenizer.encode(line).ids
+    assert [one for one in found if one >= len(plain)] == [len(plain) + 2, len(plain) + 1]
+    assert TextEncoder(tokenizer).encode([line]).ids.tolist() == found
+    assert tokenizer.encode(ENGLISH[0]).ids == plain.encode(ENGLISH[0]).ids
+    assert tokenizer.decode(tokenizer.encode(ENGLISH[0]).ids) == plain.decode(plain.encode(ENGLISH[0]).ids)
+    again = Tokenizer(tokenizer.data, tokenizer.recipe)
+    assert again.vocabulary == tokenizer.vocabulary
+    with pytest.raises(TokenizerError, match="cannot grow"):
+        extend_tokenizer(tokenizer, corpus, 2000)
+
+
+def test_an_impossible_number_of_sentinels_is_refused() -> None:
+    with pytest.raises(RecipeError, match="sentinels=-1 must be from 0"):
+        TokenizerRecipe(model="words", sentinels=-1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, tee
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from firth.abilities import Score, ScoresPairs, Translates, Translation
+from firth.abilities import Score, Scores, ScoresPairs, Translates, Translation
 from firth.apply.score import file_lines, summarise
 from firth.errors import AbilityError, CorpusError
 from firth.progress import note
@@ -66,6 +66,18 @@ def score_pair_lines(model: Any, corpus: ParallelCorpus) -> Iterator[tuple[TextP
         raise AbilityError(f"a {type(model).__name__} scores no pairs: use a model such as transformer.")
     pairs, inputs = tee(corpus.pairs())
     yield from zip(pairs, model.score_pairs((one.source, one.target) for one in inputs), strict=True)
+
+
+def wants_pairs(model: Any, texts: Any, pair: str | None) -> bool:
+    """Whether a model is to score these files or texts as pairs: if it can do nothing else, or if they are pairs."""
+    if not isinstance(model, ScoresPairs):
+        return False
+    if not isinstance(model, Scores) or pair is not None:
+        return True
+    if isinstance(texts, str | Path):
+        return is_parallel(texts)
+    first = next(iter(texts), "") if isinstance(texts, Sequence) else ""
+    return not isinstance(first, str | Path) or (isinstance(first, Path) and is_parallel(first))
 
 
 def summarise_pairs(score: Score, pairs: int) -> dict[str, Any]:

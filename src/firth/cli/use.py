@@ -61,8 +61,9 @@ def score(
     if out is not None:
         require_new_file(out, force, [*(files or []), model])
 
-    from firth.abilities import HasLayers, Score, ScoresPairs
+    from firth.abilities import HasLayers, Score
     from firth.apply.languages import in_language
+    from firth.apply.pairs import wants_pairs
     from firth.apply.score import directions, explain_text, line_row, open_texts, score_lines, summarise
     from firth.apply.settings import with_settings
     from firth.artifact.models import load_network
@@ -70,7 +71,7 @@ def score(
     from firth.progress import progress
 
     loaded: Any = in_language(with_settings(load_network(model), settings or []), language)
-    if isinstance(loaded, ScoresPairs):
+    if wants_pairs(loaded, files or [], pair):
         given = {"--context": context != "line", "--explain": explain, "--whole-words": whole_words, "--layout": layout}
         refuse_options(given, "this model scores a target given its source")
         with limit_threads(threads):

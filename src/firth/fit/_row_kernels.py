@@ -154,3 +154,32 @@ def fill_sequences(
                 sequence_ids[index, position] = member - bounds[row]
                 position_ids[index, position] = position - first
     return text
+
+
+@njit(cache=True, nogil=True)
+def mark_sentences(
+    sentences: Any, documents: Any, begins: Any, ends: Any, crosses_documents: Any, bounds: Any, members: Any,
+    rows: Any, sentence_starts: Any,
+) -> None:  # fmt: skip
+    """Mark the first token of each segment and of each sentence in rows as `fill_sequences` writes them."""
+    for index in range(rows.size):
+        offset, row = 0, rows[index]
+        for member in range(bounds[row], bounds[row + 1]):
+            sequence = members[member]
+            offset += 1
+            for segment in range(begins.shape[1]):
+                begin, end = begins[sequence, segment], ends[sequence, segment]
+                if begin == end:
+                    continue
+                document = _document_at(begin, 0, sentences, documents) + 1 if crosses_documents else documents.size - 1
+                sentence = np.searchsorted(sentences, begin, side="right")
+                sentence_starts[index, offset] = True
+                for token in range(begin, end):
+                    if token == sentences[documents[document]]:
+                        offset += 1
+                        document += 1
+                    if token == sentences[sentence]:
+                        sentence_starts[index, offset] = True
+                        sentence += 1
+                    offset += 1
+                offset += 1

@@ -61,14 +61,30 @@ def encoder_network(model: NetModel) -> NetModel:
     recipe = replace(model.recipe, decoder=None, objectives=(), sequence=sequence)
     network = build_network(recipe, model.network.vocabulary, 0, skip_init=True)
     tensors = own_tensors(model.network).items()
-    load_tensors(network, {name: one.detach().numpy() for name, one in tensors if not name.startswith("decoder.")})
+    load_tensors(network, {name: one.detach().numpy() for name, one in tensors if not name.startswith("decoder")})
     return make_model(recipe, network, model.tokenizer, model.layout, model.unknown_word_model)
 
 
-def require_single_network(model: Any) -> None:
-    """Raise `AbilityError` if a model has a decoder, which generates without being fine-tuned."""
-    if isinstance(model, NetModel) and model.recipe.decoder is not None:
-        raise AbilityError("the model has a decoder already: train it on further pairs with firth adapt MODEL PAIRS.")
+def own_decoder(model: Any) -> NetModel | None:
+    """The decoder of a model that has one, as a causal network that attends to the states of its encoder."""
+    if not isinstance(model, NetModel) or model.recipe.decoder is None:
+        return None
+    recipe = replace(
+        model.recipe,
+        embedding=replace(model.recipe.embedding, own_decoder=False),
+        encoder=replace(model.recipe.decoder, cross_width=model.recipe.width),
+        decoder=None,
+        visibility="causal",
+        objectives=(CausalLM(),),
+        sequence=replace(model.recipe.sequence, format="sentences"),
+    )
+    network = build_network(recipe, model.network.vocabulary, 0, skip_init=True)
+    given = {name: one.detach().numpy() for name, one in own_tensors(model.network).items()}
+    arrays = {name: one for name, one in given.items() if name.startswith(("embedding.", "output."))}
+    for ours, theirs in (("embedding.", "decoder_embedding."), ("encoders.0.", "decoder.")):
+        arrays |= {ours + key.removeprefix(theirs): one for key, one in given.items() if key.startswith(theirs)}
+    load_tensors(network, arrays)
+    return make_model(recipe, network, model.tokenizer, model.layout, model.unknown_word_model)
 
 
 def embedding_network(model: VectorModel) -> NetModel:

@@ -157,7 +157,9 @@ class Batches:
             sequences = objective.pair(sequences, _random(seed, variant, _PAIR, number))
         segments = form in PAIRS and self.recipe.segments > 1
         opening = BOS if bidirectional else EOS
-        return PackedRows(self.store, sequences, length, opening, form == "full-sentences", segments)
+        rows = PackedRows(self.store, sequences, length, opening, form == "full-sentences", segments)
+        rows.marks_sentences = any(objective.needs_sentences for objective in self.recipe.objectives)
+        return rows
 
     def layout_rng(self, seed: int, variant: int) -> np.random.Generator:
         """The random numbers of the layout of an epoch."""

@@ -17,7 +17,7 @@ from firth.fit.backbones import (
     decoder_network,
     earlier_decoder,
     earlier_tasks,
-    require_single_network,
+    own_decoder,
 )
 from firth.fit.checkpoints import clear_finished, is_finished, require_place, training_place
 from firth.fit.examples import Examples, read_all
@@ -103,10 +103,9 @@ def finetune(
         model, folder, domain, task_examples, dev_examples, budget, threads=threads, resume=resume
     )
     origin, digest = load(model), open_artifact(start).manifest.files["model.safetensors"].sha256
-    if task == "generate" and decoder is None:
-        require_single_network(origin)
-    base = backbone(origin if start == model else load(start))
-    decoder_model = earlier_decoder(origin) if task == "generate" else None
+    started = origin if start == model else load(start)
+    base = backbone(started)
+    decoder_model = (earlier_decoder(origin) or own_decoder(started)) if task == "generate" else None
     if decoder is not None:
         decoder_model = decoder_network(backbone(load(decoder)), base)
         digest += f" {open_artifact(Path(decoder)).manifest.files['model.safetensors'].sha256}"

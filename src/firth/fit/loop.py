@@ -136,6 +136,9 @@ class TrainingModule(nn.Module):
     def _expected_flops(self, heads: Sequence[ObjectiveHead], length: int) -> float:
         """The same for the objectives of one kind of batches."""
         recipe, network = self.network.recipe, self.network
+        if sides := next((one.objective.sides for one in heads if one.objective.sides is not None), None):
+            source, target = (max(1, round(side * length)) for side in sides)
+            return BACKWARD * sides[1] * network.flops(target, 1.0, source, 1.0)
         counts = {one: one.expected_counts(length) for one in heads}
         predicted = min(1.0, sum(sum(each.values()) for each in counts.values()))
         outputs = sum(counts[one][one.name] for one in heads if one.objective.needs_output)

@@ -97,7 +97,7 @@ class NoiseCounts:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.spans: Counter[int] = Counter()
-        self.further: dict[str, Counter[str]] = {}
+        self.further: dict[str, tuple[float, float]] = {}
 
     def add(self, head: ObjectiveHead, batch: Batch) -> None:
         """Count a batch that the objective has corrupted."""
@@ -107,7 +107,8 @@ class NoiseCounts:
         self.counts["text"] += int(is_text.sum())
         self.counts["predicted"] += head.count(batch)
         for name, (count, of) in head.shares(batch).items():
-            self.further.setdefault(name, Counter()).update(count=count, of=of)
+            before = self.further.get(name, (0.0, 0.0))
+            self.further[name] = (before[0] + count, before[1] + of)
         if labels is not None:
             self.counts["pairs"] += int((labels >= 0).sum())
             self.counts["negative"] += int((labels == 1).sum())
@@ -151,7 +152,7 @@ class NoiseCounts:
         of = {"chosen": "changeable", "masked": "chosen", "random": "chosen", "kept": "chosen", "first": "sequences"}
         of |= {"last": "sequences", "whole words": "words", "negative": "pairs", "predicted": "text"}
         found = {name: self.counts[name] / self.counts[all_of] for name, all_of in of.items() if self.counts[all_of]}
-        found |= {name: each["count"] / each["of"] for name, each in self.further.items() if each["of"]}
+        found |= {name: count / of for name, (count, of) in self.further.items() if of}
         if spans := self.spans.total():
             found["mean span"] = sum(length * count for length, count in self.spans.items()) / spans
             found |= {span_name(length): self.spans[length] / spans for length in sorted(self.spans)}

@@ -17,7 +17,7 @@ from firth.fit._packing_kernels import (
     cut_text,
     pair_sentences,
 )
-from firth.fit._row_kernels import END_ID, fill_sequences, fill_stream, find_documents, measure
+from firth.fit._row_kernels import END_ID, fill_sequences, fill_stream, find_documents, mark_sentences, measure
 from firth.nets.batch import Batch, StreamOffsets
 from firth.nets.recipe import Format
 from firth.objectives.sequences import Integers, Sequences
@@ -241,6 +241,8 @@ class PackedRows(BestFitRows):
         """`opening` is the token before a sequence; with `crosses_documents`, `EOS` separates documents within it."""
         self.sequences, self._segments = sequences, segments
         self._opening, self._crosses_documents = opening, crosses_documents
+        self.marks_sentences = False
+        """Whether batches tell where sentences begin."""
         self._sentences, self._documents = bounds_of(store)
         lengths = measure(sequences.starts, sequences.ends, crosses_documents, self._sentences, self._documents)
         super().__init__(store, lengths, length)
@@ -256,6 +258,13 @@ class PackedRows(BestFitRows):
         batch = arrays.batch(rows, text)
         if self._segments:
             batch.segment_ids = torch.from_numpy(arrays.segments)
+        if self.marks_sentences:
+            starts = np.zeros(batch.shape, dtype=np.bool_)
+            mark_sentences(
+                self._sentences, self._documents, self.sequences.starts, self.sequences.ends, self._crosses_documents,
+                bounds, members, rows, starts,
+            )  # fmt: skip
+            batch.sentence_starts = torch.from_numpy(starts)
         in_batch = np.concatenate([members[bounds[row] : bounds[row + 1]] for row in rows])
         for name, labels in self.sequences.labels.items():
             batch.labels[name] = torch.from_numpy(labels[in_batch])

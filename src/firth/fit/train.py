@@ -189,7 +189,7 @@ def _validate(model: Any, corpus: Corpus) -> dict[str, float]:
     Context is carried within documents, as by `firth score --context document`.
     """
     metrics = {}
-    if isinstance(model, ScoresPairs):
+    if isinstance(model, ScoresPairs) and not isinstance(model, Scores):
         pairs = (document.sentences for document in corpus if len(document.sentences) == 2)
         return valid_metrics(total(model.score_pairs((source, target) for source, target in pairs)))
     if isinstance(model, Scores) and model.score_kind == "causal":

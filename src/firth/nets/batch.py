@@ -43,6 +43,8 @@ class Batch:
     """(batch, length): the position of each token in its sequence; None: in its row."""
     segment_ids: Tensor | None = None
     """(batch, length): the segment (0 or 1) of its sequence that each token belongs to."""
+    sentence_starts: Tensor | None = None
+    """(batch, length): true where a sentence begins; only if an objective needs them."""
     attention_order: Tensor | None = None
     """(batch, length): replaces positions in causal masks, see `AttentionMask`."""
     query_only: Tensor | None = None

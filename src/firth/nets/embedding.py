@@ -23,8 +23,13 @@ _PRETRAINED_SCALE = 4  # norm of pretrained vectors relative to random ones: mea
 class Embedding(nn.Module):
     """The sum of token, position, segment and language embeddings."""
 
-    def __init__(self, recipe: NetRecipe, tokens: Sequence[str], shared: Embedding | None = None) -> None:
-        """The tables and the normalisation are those of `shared`, if given; the projection never is."""
+    def __init__(
+        self, recipe: NetRecipe, tokens: Sequence[str], shared: Embedding | None = None, only_tokens: bool = False
+    ) -> None:
+        """The tables and the normalisation are those of `shared`, if given; the projection never is.
+
+        `only_tokens`: only its token vectors are.
+        """
         super().__init__()
         self.recipe = recipe.embedding
         width = self.recipe.width
@@ -35,11 +40,15 @@ class Embedding(nn.Module):
         self.languages: nn.Embedding | None
         self.norm: LayerNorm | None
         self.query: nn.Parameter | None
-        if shared is not None:
+        if shared is not None and not only_tokens:
             self.tokens, self.positions, self.segments = shared.tokens, shared.positions, shared.segments
             self.languages, self.norm, self.query = shared.languages, shared.norm, shared.query
         else:
-            self.tokens = CharacterTable(recipe, tokens) if characters else _table(len(tokens), width)
+            if shared is not None:
+                self.tokens = shared.tokens
+            else:
+                unit = 1.0 if self.recipe.init == "unit" else INIT_STD
+                self.tokens = CharacterTable(recipe, tokens) if characters else _table(len(tokens), width, unit)
             self.positions = _table(recipe.sequence.length, width) if self.recipe.positions == "learned" else None
             self.segments = _table(self.recipe.segments, width) if self.recipe.segments else None
             self.languages = _table(self.recipe.languages, width) if self.recipe.languages else None
@@ -126,7 +135,7 @@ def _vector(width: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(width).normal_(std=INIT_STD))
 
 
-def _table(count: int, width: int) -> nn.Embedding:
+def _table(count: int, width: int, std: float = INIT_STD) -> nn.Embedding:
     made = nn.Embedding(count, width)
-    nn.init.normal_(made.weight, std=INIT_STD)
+    nn.init.normal_(made.weight, std=std)
     return made

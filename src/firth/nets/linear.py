@@ -22,9 +22,9 @@ class Linear(nn.Linear):
         return linear(x, self.weight, self.bias)
 
 
-def make_linear(inputs: int, outputs: int) -> Linear:
+def make_linear(inputs: int, outputs: int, bias: bool = True) -> Linear:
     """A linear layer initialised as in BERT."""
-    made = Linear(inputs, outputs)
+    made = Linear(inputs, outputs, bias=bias)
     init_linear(made)
     return made
 
@@ -32,7 +32,8 @@ def make_linear(inputs: int, outputs: int) -> Linear:
 def init_linear(layer: nn.Linear) -> None:
     """Draw normal weights and set the bias to zero."""
     nn.init.normal_(layer.weight, std=INIT_STD)
-    nn.init.zeros_(layer.bias)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -125,6 +125,7 @@ class Network(nn.Module):
         self.embedding = Embedding(recipe, vocabulary.tokens, shared)
         self.encoders = nn.ModuleList(make_encoder(recipe) for _ in range(recipe.directions))
         self.decoder = make_decoder(recipe)
+        self.decoder_embedding = make_decoder_embedding(recipe, self.embedding)
         self.output: OutputLayer = make_output(recipe, vocabulary.counts, self.embedding)
 
     @property
@@ -197,7 +198,8 @@ class Network(nn.Module):
         positions: Tensor | None,
         rng: DropoutRng | None,
     ) -> HiddenStates:
-        embedded = self.embedding(batch.ids, batch.position_ids, batch.segment_ids, rng=rng)
+        embed = self.decoder_embedding or self.embedding
+        embedded = embed(batch.ids, batch.position_ids, batch.segment_ids, rng=rng)
         order, query_only = batch.attention_order, batch.query_only
         mask = AttentionMask("causal", batch.shape, batch.sequence_ids, order, rng, encoder_states, query_only)
         layers, last = decoder(embedded, mask, positions)
@@ -230,7 +232,8 @@ class Network(nn.Module):
         if self.embedding.languages is not None and LANGUAGES not in side_ids:  # that of the first tokens is kept
             side_ids = {LANGUAGES: self.language_votes.choose(ids)[:, :1]}
         own_ids = {name: one.expand_as(ids) for name, one in side_ids.items()}
-        embedded = self.embedding(ids, position_ids, segment_ids, side_ids=own_ids)
+        embed = self.decoder_embedding or self.embedding
+        embedded = embed(ids, position_ids, segment_ids, side_ids=own_ids)
         if add_query:
             embedded = torch.cat([embedded, self.embedding.queries(len(ids))[:, None]], 1)
         shape = (embedded.shape[0], embedded.shape[1])
@@ -297,6 +300,12 @@ def make_encoder(recipe: NetRecipe) -> Encoder:
 def make_decoder(recipe: NetRecipe) -> Transformer | None:
     """A new decoder that attends to the encoder's states, if the recipe has one."""
     return None if recipe.decoder is None else Transformer(recipe, replace(recipe.decoder, cross_width=recipe.width))
+
+
+def make_decoder_embedding(recipe: NetRecipe, embedding: Embedding) -> Embedding | None:
+    """The embedding of a decoder with tables of its own but the token vectors; None: it has none."""
+    is_own = recipe.decoder is not None and recipe.embedding.own_decoder
+    return Embedding(recipe, (), embedding, only_tokens=True) if is_own else None
 
 
 def make_output(recipe: NetRecipe, counts: npt.NDArray[np.int64], embedding: Embedding) -> OutputLayer:

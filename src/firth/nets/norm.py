@@ -1,4 +1,4 @@
-"""Layer normalisation whose gradients do not depend on the number of threads."""
+"""Normalisation whose gradients do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -21,6 +21,45 @@ class LayerNorm(nn.LayerNorm):
             return super().forward(input)
         normalised: Tensor = _LayerNorm.apply(input, self.weight, self.bias, self.eps)  # type: ignore[no-untyped-call]
         return normalised
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean of x^2 + eps), times a weight (Zhang and Sennrich 2019)."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.eps = eps
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not torch.is_grad_enabled():
+            return _root_mean_square(input, self.eps).reciprocal_().mul(input).mul_(self.weight)
+        normalised: Tensor = _RMSNorm.apply(input, self.weight, self.eps)  # type: ignore[no-untyped-call]
+        return normalised
+
+
+def _root_mean_square(states: Tensor, eps: float) -> Tensor:
+    return states.square().mean(-1, keepdim=True).add_(eps).sqrt_()
+
+
+class _RMSNorm(Function):
+    """With n = x / r: dw = sum of dy n, dx = (g - n mean(g n)) / r for g = dy w. Sums do not depend on threads."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, weight: Tensor, eps: float) -> Tensor:
+        root = _root_mean_square(states, eps)
+        normalised = states / root
+        ctx.save_for_backward(normalised, weight, root)
+        return normalised * weight
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = gradients
+        normalised, weight, root = ctx.saved_tensors
+        to_weight = (gradient * normalised).reshape(-1, weight.numel()).sum(0)
+        inner = gradient * weight
+        inner -= normalised * (inner * normalised).mean(-1, keepdim=True)
+        return inner.div_(root), to_weight, None
 
 
 class _LayerNorm(Function):

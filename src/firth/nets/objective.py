@@ -43,6 +43,8 @@ class Objective(ABC):
     """Whether sequences must be pairs of segments."""
     needs_translations: ClassVar[bool] = False
     """Whether it is trained on parallel text, and not on texts of one language."""
+    needs_sentences: ClassVar[bool] = False
+    """Whether its noise needs the begins of sentences within sequences (`Batch.sentence_starts`)."""
     needs_output: ClassVar[bool] = True
     """Whether its loss uses the network's output layer."""
     orders_attention: ClassVar[bool] = False
@@ -99,6 +101,11 @@ class Objective(ABC):
     def predicted(self) -> float:
         """The approximate fraction of tokens at which it predicts."""
         return 1.0
+
+    @property
+    def sides(self) -> tuple[float, float] | None:
+        """Positions of the source and of the decoder's input that it makes of a token of text; None: it makes none."""
+        return None
 
     @property
     def copies(self) -> int:

@@ -48,8 +48,11 @@ class EmbeddingRecipe:
     scaled: bool = False
     """Multiply token vectors by the square root of their width; with sinusoidal positions they always are."""
     dropout: float = 0.0
-    init: Literal["random", "vectors"] = "random"
-    """Initial token vectors. vectors: trained quickly by CBOW on the same text."""
+    init: Literal["random", "vectors", "unit"] = "random"
+    """Initial token vectors: normal with a standard deviation of 0.02, or of 1 (unit: T5); vectors: trained quickly by
+    CBOW on the same text."""
+    own_decoder: bool = False
+    """The decoder has positions and a normalisation of its own (BART); token vectors are always shared."""
 
     def __post_init__(self) -> None:
         _check(self, width=(1, 100_000), segments=(0, 100), languages=(0, 10_000))
@@ -73,9 +76,14 @@ class EncoderRecipe:
     """Window, bilinear and each layer of a CNN: tokens on each visible side."""
     direct_connections: bool = False
     """Window: the input vectors are connected to the output, too (Bengio et al. 2003)."""
-    positions: Literal["none", "relative"] = "none"
+    positions: Literal["none", "relative", "buckets"] = "none"
     """Transformer: relative adds a term of the distance between query and key to each attention score, from sinusoids;
-    queries, keys, values and outputs have no biases then (Dai et al. 2019)."""
+    queries, keys, values and outputs have no biases then (Dai et al. 2019). buckets adds a learned number for each head
+    and range of distances, the same in all layers; products of queries and keys are not scaled (Raffel et al. 2020)."""
+    buckets: int = 32
+    """Ranges of distances; without a causal mask one half for each direction."""
+    max_distance: int = 128
+    """Buckets: the distance from which on all are in the last one."""
     tie_position_biases: bool = True
     """Relative positions: the two vectors that are added to queries are the same in all layers."""
     segments: Literal["none", "relative"] = "none"
@@ -84,9 +92,15 @@ class EncoderRecipe:
     clamp_length: int = 0
     """Relative positions: the distance from which on all are treated alike; 0: none."""
     norm: Literal["none", "pre", "post"] = "post"
+    rms: bool = False
+    """Divide by the root of the mean square, without subtracting a mean or adding a bias (Zhang and Sennrich 2019)."""
     eps: float = 1e-12
     """Added to variances in layer normalisation."""
     activation: Activation = "gelu"
+    gated: bool = False
+    """Transformer: the feed-forward layers multiply the activation of one linear layer by another (Shazeer 2020)."""
+    biases: bool = True
+    """Transformer: linear layers have biases."""
     tie_layers: Literal["none", "all", "attention", "feed-forward"] = "none"
     """Parameters that all layers share (ALBERT)."""
     dropout: float = 0.1
@@ -95,9 +109,10 @@ class EncoderRecipe:
     """Recurrent: the same dropout mask at every step of a row (Gal and Ghahramani 2016)."""
     weight_drop: float = 0.0
     """LSTM: dropout of the recurrent weights (Merity et al. 2018)."""
-    init: Literal["random", "adjacent"] = "random"
-    """Bidirectional Transformer: initial weights. adjacent: sinusoidal positions and heads of the first layer that
-    attend to adjacent tokens, so that masked models learn co-occurrence from little text."""
+    init: Literal["random", "adjacent", "fan-in"] = "random"
+    """Transformer: initial weights. adjacent: sinusoidal positions and heads of the first layer that attend to adjacent
+    tokens, so that bidirectional masked models learn co-occurrence from little text. fan-in: with a standard deviation
+    of 1 / sqrt(inputs), and queries small enough for scores that are not scaled (T5)."""
     residual: bool = False
     """Recurrent: residual connections between layers (ELMo)."""
     cross_width: int = 0
@@ -105,7 +120,7 @@ class EncoderRecipe:
 
     def __post_init__(self) -> None:
         _check(self, layers=(0, 1000), width=(1, 100_000), ffn_width=(0, 400_000), heads=(1, 1000), context=(0, 1000))
-        _check(self, cross_width=(0, 200_000), clamp_length=(0, MAX_LENGTH))
+        _check(self, cross_width=(0, 200_000), clamp_length=(0, MAX_LENGTH), buckets=(4, 1000))
         _check_fraction(self, "dropout", "attention_dropout", "weight_drop")
         if self.cross_width and self.kind != "transformer":
             raise RecipeError(
@@ -115,6 +130,11 @@ class EncoderRecipe:
             raise RecipeError("relative positions are of self-attention: set encoder.kind=transformer, cross_width=0.")
         if self.segments == "relative" and self.positions != "relative":
             raise RecipeError("encoder.segments=relative needs encoder.positions=relative: set both, or none.")
+        if self.positions == "buckets" and (self.kind != "transformer" or self.max_distance <= self.buckets // 2):
+            raise RecipeError(
+                f"encoder.positions=buckets is of a Transformer, and encoder.max_distance={self.max_distance} must be "
+                f"above half of encoder.buckets={self.buckets}: set it to 128, say."
+            )
         if not 0 < self.eps < 1:
             raise RecipeError(f"encoder.eps={self.eps} must be above 0 and small, such as 1e-12.")
         if self.kind == "transformer" and not self.ffn_width:
@@ -144,6 +164,8 @@ class OutputRecipe:
     transform: bool = False
     """A dense layer before it, as in BERT."""
     bias: bool = True
+    scaled: bool = False
+    """Tied and full: divide states by the square root of their width first (T5)."""
     samples: int = 1000
     """Importance sampling and noise contrast: samples of a step."""
     proposal: Literal["unigram", "bigram"] = "unigram"

@@ -54,7 +54,7 @@ class Seq2SeqNet(NetModel):
             raise RecipeError(f"length={limit} must be from 1 to {most}, the tokens of a target in training.")
         if beams < 1 or length_penalty < 0:
             raise RecipeError(f"beams={beams} must be 1 or more, and length_penalty={length_penalty} not below 0.")
-        ids = self.encode([one_line(text) for text in sources])
+        ids = self.source_ids(sources)
         self._note_long(ids)
         found: list[Translation] = [Translation("", 0.0, 0, True)] * len(ids)
         with torch.inference_mode(), progress("translating", len(ids), "texts") as advance:
@@ -69,9 +69,13 @@ class Seq2SeqNet(NetModel):
                 )
                 best = search.run(self._decoder_state([ids[one] for one in group]))
                 for index, hypotheses in zip(group, best, strict=True):
-                    found[index] = self._translation(hypotheses)
+                    found[index] = self._translation(ids[index], hypotheses)
                 advance(len(group))
         return found
+
+    def source_ids(self, sources: Sequence[str]) -> list[Integers]:
+        """The ids of each source."""
+        return self.encode([one_line(text) for text in sources])
 
     @cached_property
     def pair_format(self) -> PairFormat:
@@ -83,8 +87,14 @@ class Seq2SeqNet(NetModel):
 
     def encode_sources(self, sources: Sequence[Integers]) -> EncoderStates:
         """The encoder's states of sources, padded."""
-        batch, is_token = _pad([self._source(one) for one in sources])
-        return make_encoder_states(self.network(batch).last_hidden_state.view(*batch.shape, -1), is_token)
+        batch, is_token = pad_sequences([self._source(one) for one in sources])
+        states = self.network(batch).last_hidden_state.view(*batch.shape, -1)
+        hidden = self.hidden_tokens(batch.ids)
+        return make_encoder_states(states, is_token if hidden is None else is_token & ~hidden)
+
+    def hidden_tokens(self, source: Tensor) -> Tensor | None:
+        """(batch, length): the tokens of sources that the decoder does not attend to; None: it attends to all."""
+        return None
 
     def _source(self, ids: Integers) -> Integers:
         """A source with its special tokens."""
@@ -130,12 +140,16 @@ class Seq2SeqNet(NetModel):
             yield order[-count:]
             del order[-count:]
 
-    def _translation(self, hypotheses: Sequence[Hypothesis]) -> Translation:
+    def _translation(self, source: Integers, hypotheses: Sequence[Hypothesis]) -> Translation:
         if not hypotheses:  # no score is higher than another one
             raise ArtifactError("the network gives no probabilities but NaN: its weights are damaged; train it again.")
         best = hypotheses[0]
-        text = self.tokenizer.decode(best.text_tokens)
+        text = self.target_text(source, best.text_tokens)
         return Translation(text, best.score, len(best.tokens), best.tokens[-1] == EOS)
+
+    def target_text(self, source: Integers, target: Sequence[int]) -> str:
+        """The text of the tokens that were generated from the ids of a source."""
+        return self.tokenizer.decode(target)
 
     def _target_logprobs(self, sources: Sequence[Integers], stream: TokenStream) -> LogProbs:
         """The log-probability of every id of the stream, whose sentences are the targets of the sources."""
@@ -145,8 +159,8 @@ class Seq2SeqNet(NetModel):
         with torch.inference_mode(), progress("scoring", ids.size, "tokens") as advance:
             for group in _similar(sizes):
                 start = [self.pair_format.start]
-                batch, is_token = _pad([np.concatenate([start, targets[one][:-1]]) for one in group])
-                batch.source, _ = _pad([self._source(sources[one]) for one in group])
+                batch, is_token = pad_sequences([np.concatenate([start, targets[one][:-1]]) for one in group])
+                batch.source, _ = pad_sequences([self._source(sources[one]) for one in group])
                 states = self.network(batch, is_token.flatten().nonzero()[:, 0]).last_hidden_state
                 wanted = np.concatenate([targets[one] for one in group])
                 logs = target_logprobs(self.network.output, states, torch.from_numpy(wanted), len(self.tokenizer))
@@ -176,7 +190,7 @@ class SourceDecoderState:
         self.log_probabilities[:, [token for token in range(FIRST_WORD) if token != EOS]] = -torch.inf
 
 
-def _pad(sequences: Sequence[Integers]) -> tuple[Batch, Tensor]:
+def pad_sequences(sequences: Sequence[Integers]) -> tuple[Batch, Tensor]:
     """A batch with a sequence in each row, padded, and a mask of the tokens."""
     lengths = np.array([one.size for one in sequences], dtype=np.int64)
     ids, is_token = pad_rows(np.concatenate(sequences), np.cumsum(lengths) - lengths, lengths)

@@ -6,6 +6,8 @@ from firth.errors import RecipeError, near_miss
 from firth.nets.objective import Objective
 from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
+from firth.objectives.denoising import Denoising
+from firth.objectives.fragments import MaskedFragment
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.plm import PermutationLM
@@ -13,6 +15,7 @@ from firth.objectives.ranking import Ranking
 from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
 from firth.objectives.seq2seq import SequenceToSequence
+from firth.objectives.spans import SpanCorruption
 from firth.objectives.tlm import TranslationLM
 from firth.objectives.unilm import UnifiedLM
 
@@ -32,6 +35,9 @@ OBJECTIVES: dict[str, type[Objective]] = {
         TranslationLM,
         PermutationLM,
         UnifiedLM,
+        Denoising,
+        SpanCorruption,
+        MaskedFragment,
     )
 }
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from firth.errors import ArgumentError, near_miss
-from firth.recipes import counts, nets, tokenizers, vectors
+from firth.recipes import counts, denoising, nets, tokenizers, vectors
 from firth.recipes.families import Recipe
 
+_NETS = {"denoising": "nets"}  # further files of a family
 _SHORT_NAME = re.compile(r"([a-z]+)([0-9]{1,3})")
 
 
@@ -46,7 +47,8 @@ class FinetunedEntry:
 
 
 def _entry(make: Callable[[], Recipe], year: int, paper: str, *parents: str) -> RecipeEntry:
-    return RecipeEntry(make, make.__module__.rpartition(".")[2], year, paper, parents)
+    module = make.__module__.rpartition(".")[2]
+    return RecipeEntry(make, _NETS.get(module, module), year, paper, parents)
 
 
 _SHANNON = "Shannon, A Mathematical Theory of Communication"
@@ -162,6 +164,14 @@ RECIPES: dict[str, RecipeEntry] = {
     "unilm": _entry(nets.unilm, 2019,
         "Dong et al., Unified Language Model Pre-training for Natural Language Understanding and Generation", "bert",
         "gpt"),
+    "bart": _entry(denoising.bart, 2020,
+        "Lewis et al., BART: Denoising Sequence-to-Sequence Pre-training", "transformer", "bert"),
+    "t5": _entry(denoising.t5, 2020,
+        "Raffel et al., Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+        "transformer"),
+    "t5-1.1": _entry(denoising.t5_1_1, 2020, "Shazeer, GLU Variants Improve Transformer", "t5"),
+    "mass": _entry(denoising.mass, 2019,
+        "Song et al., MASS: Masked Sequence to Sequence Pre-training for Language Generation", "transformer", "xlm"),
     "electra": _entry(nets.electra, 2020,
         "Clark et al., ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", "bert"),
 }

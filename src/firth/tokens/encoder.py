@@ -178,7 +178,7 @@ def unsplittable_regex(recipe: TokenizerRecipe) -> re.Pattern[str] | None:
 
 
 def _specials_pattern(recipe: TokenizerRecipe) -> str:
-    return "|".join(map(re.escape, recipe.specials))
+    return "|".join(map(re.escape, (*recipe.specials, *recipe.sentinel_tokens)))
 
 
 _CHINESE_WORD = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]+")

@@ -40,6 +40,8 @@ class TokenizerRecipe:
     """Convert to lower case."""
     segmenter: Literal["rjieba", "jieba", "space"] = "rjieba"
     """Word segmenter for Chinese text; space means that words are separated already."""
+    sentinels: int = 0
+    """Further special tokens after the vocabulary, `<extra_id_0>` last, which stand for spans of text (T5)."""
     dictionary: str | None = None
     """A file of user words for the segmenter, one `word [frequency] [tag]` per line."""
 
@@ -55,6 +57,8 @@ class TokenizerRecipe:
             raise RecipeError(f"{self.model} needs a vocab_size: set it to 16000, say.")
         if self.model == "byte-bpe" and self.vocab_size is not None and self.vocab_size < 261:
             raise RecipeError("byte-bpe needs a vocab_size of at least 261: 256 bytes and 5 special tokens.")
+        if not 0 <= self.sentinels <= 10_000:
+            raise RecipeError(f"sentinels={self.sentinels} must be from 0 to 10000.")
         if not 0 < self.coverage <= 1:
             raise RecipeError(f"coverage={self.coverage} must be above 0 and at most 1.")
         if not 1 <= self.min_count <= MAX_COUNT:
@@ -81,3 +85,8 @@ class TokenizerRecipe:
         if self.model == "wordpiece":
             return ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
         return ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+
+    @property
+    def sentinel_tokens(self) -> tuple[str, ...]:
+        """The tokens after the vocabulary, in the order of their ids: the last is the first of a text."""
+        return tuple(f"<extra_id_{number}>" for number in reversed(range(self.sentinels)))

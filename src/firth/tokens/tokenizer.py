@@ -186,8 +186,9 @@ def make_backend(model: Any, recipe: TokenizerRecipe) -> tokenizers.Tokenizer:
 
 
 def add_specials(backend: tokenizers.Tokenizer, recipe: TokenizerRecipe) -> None:
-    """Register the special tokens (ids 0 to 4) so that they are recognised in text."""
-    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in recipe.specials])
+    """Register the special tokens (ids 0 to 4) so that they are recognised in text, and append the sentinels."""
+    tokens = (*recipe.specials, *recipe.sentinel_tokens)
+    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in tokens])
 
 
 class WordSplitter:
@@ -201,7 +202,7 @@ class WordSplitter:
         blank = make_backend(models.WordLevel({}, unk_token=recipe.specials[1]), recipe)
         self._normalise = blank.normalizer.normalize_str
         self._pre_tokenize = blank.pre_tokenizer.pre_tokenize_str
-        self._special = re.compile("|".join(map(re.escape, recipe.specials)))
+        self._special = re.compile("|".join(map(re.escape, (*recipe.specials, *recipe.sentinel_tokens))))
         self.is_plain = plain_word(recipe).fullmatch
         # Whether a chunk equal to a word is always that word.
         self.is_identity = recipe.split == "space" and recipe.normalise != "nfkc" and not recipe.lowercase

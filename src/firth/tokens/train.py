@@ -57,7 +57,7 @@ def tokenizer_from_words(
     """A tokenizer whose vocabulary is trained on word counts; `dictionary` overrides the recipe's."""
     dictionary = dictionary or recipe.dictionary_path
     if recipe.model in ("words", "chars"):
-        vocabulary = [*recipe.specials, *most_frequent(words, recipe)]
+        vocabulary = [*recipe.specials, *most_frequent(words, recipe), *recipe.sentinel_tokens]
         data = _word_level_json(recipe, vocabulary)
         return Tokenizer(data.encode(), recipe, dictionary, vocabulary=vocabulary)
     data = _to_json(_train_model(recipe, words), recipe)
@@ -71,6 +71,8 @@ def extend_tokenizer(tokenizer: Tokenizer, corpus: Corpus, vocab_size: int, thre
     Byte-pair encodings continue merging.
     """
     capacity = vocab_size - len(tokenizer)
+    if tokenizer.recipe.sentinels:
+        raise TokenizerError("the sentinels are the last tokens, so the vocabulary cannot grow: adapt it as it is.")
     if capacity <= 0:
         raise TokenizerError(
             f"the vocabulary has {len(tokenizer)} tokens already: ask for more than that with --set vocab_size=N."
@@ -201,6 +203,8 @@ def _to_json(model: Any, recipe: TokenizerRecipe) -> str:
 def _word_level_json(recipe: TokenizerRecipe, vocabulary: list[str]) -> str:
     """The `tokenizer.json` of a word-level model, equal to that of `_to_json` but faster: the library is bypassed."""
     specials = list(recipe.specials)
+    if recipe.sentinels:
+        return _to_json(models.WordLevel(_vocabulary(vocabulary), unk_token=specials[1]), recipe)
     data = _to_json(models.WordLevel(_vocabulary(specials), unk_token=specials[1]), recipe)
     begin, _, end = data.partition(json_lines(specials))
     return begin + json_lines(vocabulary) + end

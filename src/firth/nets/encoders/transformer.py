@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -12,10 +12,12 @@ from torch import Tensor, nn
 
 from firth.nets.dropout import DropoutRng, add_with_dropout
 from firth.nets.encoders.attention import infer_attention, multi_head_attention, split_heads
+from firth.nets.encoders.buckets import BucketAttention, BucketInputs, BucketTable
+from firth.nets.encoders.cross_attention import CrossAttention
 from firth.nets.encoders.encoder import Encoder, EncoderOutput, StepOutput, select_positions
 from firth.nets.encoders.relative import RelativeAttention, RelativeInputs, distance_sinusoids
 from firth.nets.linear import linear, make_linear
-from firth.nets.norm import LayerNorm
+from firth.nets.norm import LayerNorm, RMSNorm
 from firth.nets.recipe import EncoderRecipe, NetRecipe
 from firth.nets.visibility import (
     AttentionBias,
@@ -41,8 +43,8 @@ class Attention(nn.Module):
     def __init__(self, recipe: EncoderRecipe) -> None:
         super().__init__()
         self.recipe = recipe
-        self.qkv = make_linear(recipe.width, 3 * recipe.width)
-        self.out = make_linear(recipe.width, recipe.width)
+        self.qkv = make_linear(recipe.width, 3 * recipe.width, recipe.biases)
+        self.out = make_linear(recipe.width, recipe.width, recipe.biases)
 
     def forward(self, states: Tensor, bias: AttentionBias, rng: DropoutRng | None, relative: None = None) -> Tensor:
         """(batch, length, width): self-attention of all positions."""
@@ -60,8 +62,9 @@ class Attention(nn.Module):
     ) -> Tensor:
         """(positions, width): the attention of some queries to all positions."""
         heads, rate, width = self.recipe.heads, self.recipe.attention_dropout, self.recipe.width
-        queries = linear(queries, self.qkv.weight[:width], self.qkv.bias[:width])
-        keys_values = linear(states, self.qkv.weight[width:], self.qkv.bias[width:])
+        weight, added = self.qkv.weight, self.qkv.bias
+        queries = linear(queries, weight[:width], None if added is None else added[:width])
+        keys_values = linear(states, weight[width:], None if added is None else added[width:])
         attended = multi_head_attention(gathered.pad(queries), keys_values, heads, bias, rate, rng)
         return cast(Tensor, self.out(gathered.unpad(attended)))
 
@@ -75,52 +78,22 @@ class Attention(nn.Module):
         return self.out(infer_attention(queries, keys, values, bias)), [keys[:, :, :kept], values[:, :, :kept]]
 
 
-class CrossAttention(nn.Module):
-    """Multi-head attention of a decoder to encoder states."""
-
-    def __init__(self, recipe: EncoderRecipe) -> None:
-        super().__init__()
-        self.recipe = recipe
-        self.query = make_linear(recipe.width, recipe.width)
-        self.keys = make_linear(recipe.cross_width, 2 * recipe.width)
-        self.out = make_linear(recipe.width, recipe.width)
-
-    def forward(self, states: Tensor, encoder_states: EncoderStates, rng: DropoutRng | None) -> Tensor:
-        """(batch, length, width)."""
-        queries, keys_values = self.query(states), self.keys(encoder_states.states)
-        heads, rate = self.recipe.heads, self.recipe.attention_dropout
-        attended = multi_head_attention(queries, keys_values, heads, encoder_states.bias, rate, rng)
-        return cast(Tensor, self.out(attended))
-
-    def keys_and_values(self, encoder_states: EncoderStates) -> list[Tensor]:
-        """Keys and values of encoder states, to cache."""
-        return list(split_heads(self.keys(encoder_states.states), self.recipe.heads, 2))
-
-    def decode_step(self, states: Tensor, source: SourceKeys, layer: int) -> Tensor:
-        """Attention of new tokens to the keys and values of their sources.
-
-        If all sources have the same number of rows, these are the queries of one product with keys that are not copied.
-        """
-        queries, (keys, values), bias = self.query(states), source.layers[layer], source.bias
-        if source.repeats is None:
-            (keys, values), bias = source.of_rows(layer)
-        else:
-            queries = queries.reshape(len(keys), -1, queries.shape[-1])
-        (queries,) = split_heads(queries, self.recipe.heads, 1)
-        return cast(Tensor, self.out(infer_attention(queries, keys, values, bias).view_as(states)))
-
-
 class FeedForward(nn.Module):
-    """Two linear layers with an activation between them."""
+    """Two linear layers with an activation between them; if gated, half of the first multiplies the activation."""
 
     def __init__(self, recipe: EncoderRecipe) -> None:
         super().__init__()
-        self.inner = make_linear(recipe.width, recipe.ffn_width)
-        self.outer = make_linear(recipe.ffn_width, recipe.width)
+        self.is_gated = recipe.gated
+        self.inner = make_linear(recipe.width, recipe.ffn_width * (2 if recipe.gated else 1), recipe.biases)
+        self.outer = make_linear(recipe.ffn_width, recipe.width, recipe.biases)
         self.activation = ACTIVATIONS[recipe.activation]
 
     def forward(self, x: Tensor) -> Tensor:
-        return cast(Tensor, self.outer(self.activation(self.inner(x))))
+        inner = self.inner(x)
+        if self.is_gated:
+            gate, values = inner.chunk(2, -1)
+            return cast(Tensor, self.outer(self.activation(gate) * values))
+        return cast(Tensor, self.outer(self.activation(inner)))
 
 
 class Layer(nn.Module):
@@ -137,7 +110,7 @@ class Layer(nn.Module):
             self.feedforward, self.norm2 = FeedForward(recipe), make_norm(recipe)
 
     def self_attention(
-        self, x: Tensor, bias: AttentionBias, mask: AttentionMask, relative: RelativeInputs | None = None
+        self, x: Tensor, bias: AttentionBias, mask: AttentionMask, relative: RelativeInputs | BucketInputs | None = None
     ) -> Tensor:
         """The attention sublayer, followed by cross-attention in a decoder."""
         rng, encoder_states, relative = mask.rng, mask.encoder_states, self._normalised(relative)
@@ -153,7 +126,7 @@ class Layer(nn.Module):
         states: Tensor,
         bias: AttentionBias,
         rng: DropoutRng | None,
-        relative: RelativeInputs | None = None,
+        relative: RelativeInputs | BucketInputs | None = None,
     ) -> Tensor:
         """The attention sublayer for queries (positions, width) over `states` (batch, length, width)."""
         keys = self.norm1(states) if self.recipe.norm == "pre" else states
@@ -161,10 +134,11 @@ class Layer(nn.Module):
         relative = self._normalised(relative)
         return self._residual(queries, lambda y: attend(y, gathered, keys, bias, rng, relative), self.norm1, rng)
 
-    def _normalised(self, relative: RelativeInputs | None) -> RelativeInputs | None:
+    def _normalised(self, relative: RelativeInputs | BucketInputs | None) -> RelativeInputs | BucketInputs | None:
         """The inputs with their memory as the attention sublayer reads states."""
         if relative is None or relative.memory is None or self.recipe.norm != "pre":
             return relative
+        assert isinstance(relative, RelativeInputs)
         return relative._replace(memory=self.norm1(relative.memory))
 
     def decode_step(
@@ -174,7 +148,7 @@ class Layer(nn.Module):
         bias: AttentionBias,
         mask: AttentionMask,
         number: int,
-        relative: RelativeInputs | None = None,
+        relative: RelativeInputs | BucketInputs | None = None,
     ) -> StepOutput:
         """The attention sublayers of the layer of that number for new tokens, and the keys and values to cache."""
         kept: list[Tensor] = []
@@ -218,9 +192,14 @@ class Transformer(Encoder):
             attentions = [first.attention for first, _ in self._layer_pairs()]
             for attention in attentions:
                 attention.biases = attentions[0].biases
+        if self.recipe.positions == "buckets":
+            for first, _ in self._layer_pairs():
+                first.attention.table = cast(Layer, self.layers[0]).attention.table
         self.memory = recipe.memory.length
         self.norm = make_norm(self.recipe) if self.recipe.norm == "pre" else None
-        if self.recipe.norm == "pre":
+        if self.recipe.init == "fan-in":
+            self._init_by_inputs()
+        elif self.recipe.norm == "pre":
             self._scale_residuals()
 
     def forward(
@@ -267,10 +246,12 @@ class Transformer(Encoder):
         mask = mask or AttentionMask("causal", (inputs.shape[0], inputs.shape[1]))
         cached = cache[0].shape[2] if cache else 0
         bias = _cached_bias(mask, cached, inputs)
-        relative = None
+        relative: RelativeInputs | BucketInputs | None = None
+        count = inputs.shape[1]
         if self.recipe.positions == "relative":
-            count = inputs.shape[1]
             relative = RelativeInputs(distance_sinusoids(cached + count, count, self.recipe, True, inputs))
+        elif self.recipe.positions == "buckets" and self.recipe.layers:
+            relative = BucketInputs(self._table(count, cached + count, is_causal=True))
         if mask.encoder_states is not None:
             mask.source_keys = self._source_keys(mask.encoder_states)
         states, kept = inputs, []
@@ -299,14 +280,17 @@ class Transformer(Encoder):
         if self.recipe.cross_width:
             keys += 4.0 * width * self.recipe.cross_width * states / length
             rest += 4.0 * width * width + 4.0 * states * width
-        feed_forward = 4.0 * width * self.recipe.ffn_width
+        feed_forward = (6.0 if self.recipe.gated else 4.0) * width * self.recipe.ffn_width
         queries = predicted if predicted <= _GATHERED and not self.recipe.cross_width else 1.0
         last = keys + queries * rest + predicted * feed_forward
         return (layers - 1) * (keys + rest + feed_forward) + last
 
-    def _relative_inputs(self, inputs: Tensor, mask: AttentionMask) -> list[RelativeInputs | None]:
+    def _relative_inputs(self, inputs: Tensor, mask: AttentionMask) -> Sequence[RelativeInputs | BucketInputs | None]:
         """What each layer reads beside its states; None without relative positions."""
         layers = self.recipe.layers
+        if self.recipe.positions == "buckets" and layers:
+            length = inputs.shape[1]
+            return [BucketInputs(self._table(length, length, mask.visibility == "causal"))] * layers
         if self.recipe.positions != "relative":
             return [None] * layers
         memory: list[Tensor] | list[None] = [None] * layers if mask.memory is None else mask.memory.layers
@@ -318,6 +302,10 @@ class Transformer(Encoder):
             keys = f.pad(mask.segment_ids, (before, 0))  # the memory is of the first segment
             same = mask.segment_ids[:, :, None] == keys[:, None]
         return [RelativeInputs(sinusoids, one, same, mask.is_reversed) for one in memory]
+
+    def _table(self, queries: int, keys: int, is_causal: bool) -> Tensor:
+        """The terms of distances, which all layers share."""
+        return cast(Tensor, cast(Layer, self.layers[0]).attention.table(queries, keys, is_causal))
 
     def _layer_pairs(self) -> Iterator[tuple[Layer, Layer]]:
         """For each layer the one that has its attention and the one that has its feed-forward sublayer."""
@@ -337,8 +325,27 @@ class Transformer(Encoder):
             if name.endswith((".attention.out.weight", ".feedforward.outer.weight")):
                 parameter.div_(math.sqrt(2 * self.recipe.layers))
 
+    @torch.no_grad()
+    def _init_by_inputs(self) -> None:
+        """Standard deviations of 1 / sqrt(inputs), and of 1 / sqrt(inputs D) for queries that are not scaled (T5)."""
+        unscaled = math.sqrt(self.recipe.width // self.recipe.heads) if self.recipe.positions == "buckets" else 1.0
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=1 / math.sqrt(module.in_features))
+            elif isinstance(module, BucketTable):
+                nn.init.normal_(module.weight, std=1 / math.sqrt(self.recipe.width))
+        for module in self.modules():
+            if isinstance(module, Attention | BucketAttention):
+                module.qkv.weight[: self.recipe.width].div_(unscaled)
+            elif isinstance(module, CrossAttention):
+                module.query.weight.div_(unscaled)
 
-ATTENTIONS: dict[str, Callable[[EncoderRecipe], Any]] = {"none": Attention, "relative": RelativeAttention}
+
+ATTENTIONS: dict[str, Callable[[EncoderRecipe], Any]] = {
+    "none": Attention,
+    "relative": RelativeAttention,
+    "buckets": BucketAttention,
+}
 """The self-attention of each kind of positions in the encoder."""
 
 
@@ -357,5 +364,7 @@ def _cached_bias(mask: AttentionMask, cached: int, inputs: Tensor) -> AttentionB
 
 
 def make_norm(recipe: EncoderRecipe) -> nn.Module:
-    """Layer normalisation, or the identity without it."""
-    return nn.Identity() if recipe.norm == "none" else LayerNorm(recipe.width, eps=recipe.eps)
+    """Normalisation of states, or the identity without it."""
+    if recipe.norm == "none":
+        return nn.Identity()
+    return (RMSNorm if recipe.rms else LayerNorm)(recipe.width, eps=recipe.eps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
@@ -39,6 +40,7 @@ class Softmax(OutputLayer):
         if not tied:
             nn.init.normal_(self.weight, std=INIT_STD)
         self.bias = nn.Parameter(initial_bias(counts)) if recipe.output.bias else None
+        self.scale = 1 / math.sqrt(width) if recipe.output.scaled else None
 
     def logits(self, states: Tensor) -> Tensor:
         return linear(self._transformed(states), self.weight, self.bias)
@@ -76,6 +78,7 @@ class Softmax(OutputLayer):
         return before + 2.0 * self.weight.numel()
 
     def _transformed(self, states: Tensor) -> Tensor:
+        states = states if self.scale is None else states * self.scale
         return states if self.transform is None else cast(Tensor, self.transform(states))
 
 

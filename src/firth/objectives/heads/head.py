@@ -71,7 +71,7 @@ class ObjectiveHead(nn.Module, ABC):
         """(batch, length): the tokens that it may choose: those of text, masked ones included."""
         return (batch.ids >= FIRST_WORD) | (batch.ids == UNK) | (batch.ids == MASK)
 
-    def shares(self, batch: Batch) -> dict[str, tuple[int, int]]:
+    def shares(self, batch: Batch) -> dict[str, tuple[float, float]]:
         """Further counts of what it has done to a batch, each with the number that it is a share of."""
         return {}
 

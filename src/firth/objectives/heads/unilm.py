@@ -97,7 +97,7 @@ class UnifiedLMHead(NextSentenceHead):
     def corruption(self, batch: Batch) -> Corruption:
         return Corruption(*(batch.labels[f"unilm.{name}"] for name in Corruption._fields))
 
-    def shares(self, batch: Batch) -> dict[str, tuple[int, int]]:
+    def shares(self, batch: Batch) -> dict[str, tuple[float, float]]:
         ways = torch.bincount(batch.labels["unilm.ways"], minlength=len(WAYS)).tolist()
         return {f"read {way}": (count, sum(ways)) for way, count in zip(WAYS, ways, strict=True)}
 

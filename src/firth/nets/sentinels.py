@@ -1,0 +1,100 @@
+"""SentinelNet: a denoising network that writes spans, each after the sentinel that stands for it in the source."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from firth.abilities import Filling
+from firth.decoding.generate import BeamSearch
+from firth.errors import AbilityError
+from firth.nets.denoising import ClozeRow, DenoisingNet
+from firth.nets.filling import Prediction
+from firth.nets.scoring import Integers
+from firth.nets.seq2seq import SourceDecoderState
+from firth.progress import progress
+from firth.tokens.tokenizer import BOS, EOS, MASK
+
+_MIN_BEAMS = 4
+
+
+class SentinelNet(DenoisingNet):
+    """Restores spans (T5). A mask in a text is a sentinel, and stands for a span of any length."""
+
+    @property
+    def _words(self) -> int:
+        """The number of tokens that are no sentinels; the last sentinel is the first of a text."""
+        return len(self.words) - self.tokenizer.recipe.sentinels
+
+    def source_ids(self, sources: Sequence[str]) -> list[Integers]:
+        return [self._with_sentinels(ids) for ids in super().source_ids(sources)]
+
+    def _with_sentinels(self, ids: Integers) -> Integers:
+        masks = np.flatnonzero(ids == MASK)
+        if masks.size > self.tokenizer.recipe.sentinels:
+            raise AbilityError(
+                f"the text has {masks.size} masks, and the model {self.tokenizer.recipe.sentinels} sentinels: give "
+                "shorter parts of it."
+            )
+        ids[masks] = len(self.words) - 1 - np.arange(masks.size)
+        return ids
+
+    def target_text(self, source: Integers, target: Sequence[int]) -> str:
+        """The source with the spans in place of its sentinels; without any, the generated text."""
+        if not (source >= self._words).any():
+            return super().target_text(source, target)
+        return self.tokenizer.decode(self._filled(source, self.spans(target)))
+
+    def spans(self, target: Sequence[int]) -> dict[int, list[int]]:
+        """The generated tokens after each sentinel."""
+        found: dict[int, list[int]] = {}
+        current: list[int] = []
+        for token in target:
+            if token >= self._words:
+                current = found.setdefault(token, [])
+            else:
+                current.append(token)
+        return found
+
+    def _filled(self, source: Integers, spans: dict[int, list[int]]) -> list[int]:
+        return [one for token in source.tolist() for one in (spans.get(token, []) if token >= self._words else [token])]
+
+    def fill_many(self, texts: Sequence[str], top: int = 5) -> list[list[list[Filling]]]:
+        """For each mask the best spans by beam search, with the probability that the beams give them."""
+        if top < 1:
+            raise AbilityError(f"top={top} returns no span: set it to 1 or more.")
+        found = []
+        with torch.inference_mode(), progress("filling", len(texts), "texts") as advance:
+            for source in self.source_ids(texts):
+                if not (source >= self._words).any():
+                    raise AbilityError("there is nothing to fill: write [MASK] where a span is to be found.")
+                found.append(self._fill(source, top))
+                advance(1)
+        return found
+
+    def _fill(self, source: Integers, top: int) -> list[list[Filling]]:
+        masks = source[source >= self._words].tolist()
+        beams, limit = max(top, _MIN_BEAMS), self.recipe.sequence.length - 1
+        search = BeamSearch(1, beams, limit, length_penalty=0.0, early_stopping=False)
+        (hypotheses,) = search.run(SourceDecoderState(self.network, self.encode_sources([source])))
+        by_mask: list[dict[str, Filling]] = [{} for _ in masks]
+        for hypothesis in hypotheses:
+            spans, probability = self.spans(hypothesis.text_tokens), math.exp(hypothesis.score)
+            text = self.tokenizer.decode(self._filled(source, spans)) if len(masks) == 1 else None
+            for mask, fillings in zip(masks, by_mask, strict=True):
+                span = self.tokenizer.decode(spans.get(mask, []))
+                before = fillings[span].probability if span in fillings else 0.0
+                fillings[span] = Filling(span, before + probability, text)
+        return [sorted(one.values(), key=lambda each: -each.probability)[:top] for one in by_mask]
+
+    def cloze(self, ids: Sequence[int], position: int, end: int) -> ClozeRow:
+        sentinel = len(self.words) - 1
+        return ClozeRow([BOS, *ids[:position], sentinel, *ids[end:], EOS], [EOS, sentinel])
+
+    def top_predictions(
+        self, texts: Sequence[Sequence[int]], positions: Sequence[Sequence[int]], top: int
+    ) -> list[list[list[Prediction]]]:
+        raise AbilityError("a mask stands for a span, not for a token: use fill.")
