@@ -122,7 +122,7 @@ def copy_arrays(source: Mapping[str, npt.NDArray[Any]], target: Arrays) -> None:
 def affordable(speed: float, seconds: float, elapsed: float) -> float:
     """The amount of work that a time budget leaves after `elapsed` seconds.
 
-    >>> affordable(100.0, 10.0, 9.0), affordable(100.0, 10.0, 11.0)
+    >>> round(affordable(100.0, 10.0, 9.0), 6), affordable(100.0, 10.0, 11.0)
     (85.0, 0.0)
     """
     return max(speed * (_TARGET * seconds - elapsed), 0.0)
