@@ -41,7 +41,7 @@ def small(name: str, length: int = 32) -> NetRecipe:
         sequence=replace(recipe.sequence, length=length),
         memory=replace(recipe.memory, length=min(recipe.memory.length, 24)),
         objectives=tuple(one for one in recipe.objectives if not one.needs_translations),
-        learning=replace(recipe.learning, batch=1024, short_phase=0.0),
+        learning=replace(recipe.learning, batch=2048, short_phase=0.0),  # distances are projected once a batch
     )
 
 
@@ -55,11 +55,11 @@ def open_small(name: str, length: int = 32) -> tuple[TrainingModule, Batches]:
 
 
 def make_batch(module: TrainingModule, batches: Batches) -> Batch:
-    """The first batch, or with a memory the second."""
+    """The first batch, or with a memory one before which it is full."""
     (batch,), after = batches.step(Cursor())
-    if module.memory.length:
+    for _ in range(2 if module.memory.length else 0):
         module.losses(batch, None)
-        (batch,), _ = batches.step(after)
+        (batch,), after = batches.step(after)
     table = module.network.embedding.tokens
     if isinstance(table, CharacterTable):  # its estimate is that of Zipf's law
         table.distinct = len(batch.ids.unique()) / batch.ids.numel()

@@ -102,7 +102,7 @@ class Embedding(nn.Module):
         """(count, encoder width): the input of positions whose token is to be predicted."""
         if self.query is None:
             raise RecipeError("the network has no vector for positions without a token: set embedding.query=true.")
-        return drop(self.query.expand(count, -1), self.recipe.dropout, rng)
+        return drop(self.query.repeat(count, 1), self.recipe.dropout, rng)
 
     def _position_vectors(self, table: nn.Embedding, length: int, position_ids: Tensor | None) -> Tensor:
         needed = length if position_ids is None else int(position_ids.max()) + 1

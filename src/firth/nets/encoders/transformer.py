@@ -195,7 +195,7 @@ class Transformer(Encoder):
         if self.recipe.positions == "buckets":
             for first, _ in self._layer_pairs():
                 first.attention.table = cast(Layer, self.layers[0]).attention.table
-        self.memory = recipe.memory.length
+        self.memory, self.is_causal = recipe.memory.length, recipe.visibility == "causal"
         self.norm = make_norm(self.recipe) if self.recipe.norm == "pre" else None
         if self.recipe.init == "fan-in":
             self._init_by_inputs()
@@ -276,7 +276,7 @@ class Transformer(Encoder):
         if self.recipe.positions == "relative":
             reach = length + self.memory
             keys *= reach / length
-            rest += 4.0 * self.memory * width + 2.0 * (reach + 1) * width
+            rest += 4.0 * self.memory * width + 2.0 * (reach + (1 if self.is_causal else length)) * width
         if self.recipe.cross_width:
             keys += 4.0 * width * self.recipe.cross_width * states / length
             rest += 4.0 * width * width + 4.0 * states * width

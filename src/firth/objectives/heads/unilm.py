@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -110,6 +110,12 @@ class UnifiedLMHead(NextSentenceHead):
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {self.name: self.count(batch), NSP_LOSS: int((self.pair_labels(batch) != IGNORED_LABEL).sum())}
+
+    def expected_counts(self, length: int) -> dict[str, float]:
+        return {self.name: self.objective.predicted, NSP_LOSS: float(self.bounds[0]) / length}
+
+    def flops_per_token(self, network: Network, length: int, counts: Mapping[str, float]) -> float:
+        return 2.0 * counts[NSP_LOSS] * (self.pooler.weight.numel() + self.classifier.weight.numel())
 
     def weights(self, progress: float) -> dict[str, float]:
         return dict.fromkeys((self.name, NSP_LOSS), self.objective.weight_at(progress))
