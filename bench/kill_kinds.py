@@ -60,6 +60,7 @@ _NETS = {
     "xlnet": f"{_BRIEF} {_TRANSFORMER} --set memory.length=16",
 }
 _DECODER = "--set decoder.width=16 --set decoder.ffn_width=32 --set decoder.heads=2 --set decoder.layers=1"
+_RESTORING = ("bart", "t5", "t5-1.1", "mass")
 _FEW = "--set dimension=10"
 _VECTORS = {
     "onehot": "",
@@ -155,6 +156,9 @@ def all_kinds() -> dict[str, Kind]:
     found = {}
     for recipe, options in {**dict.fromkeys((*_TOKENIZERS, *_COUNTS), ""), **_VECTORS, **_NETS}.items():
         command = f"train {recipe} IN/text.txt -o OUT --threads 1 {options}"
+        found[f"train {recipe}"] = Kind(f"train {recipe}", command, resumes=True)
+    for recipe in _RESTORING:
+        command = f"train {recipe} IN/text.txt -o OUT --threads 1 {_BRIEF} {_TRANSFORMER} {_DECODER}"
         found[f"train {recipe}"] = Kind(f"train {recipe}", command, resumes=True)
     labelled = f"train fasttext-classifier IN/train.tsv -o OUT --threads 1 {_FEW} --set epochs=30 --set buckets=100"
     found["train fasttext-classifier"] = Kind("train fasttext-classifier", labelled, resumes=True)

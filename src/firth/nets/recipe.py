@@ -120,7 +120,13 @@ class EncoderRecipe:
 
     def __post_init__(self) -> None:
         _check(self, layers=(0, 1000), width=(1, 100_000), ffn_width=(0, 400_000), heads=(1, 1000), context=(0, 1000))
-        _check(self, cross_width=(0, 200_000), clamp_length=(0, MAX_LENGTH), buckets=(4, 1000))
+        _check(
+            self,
+            cross_width=(0, 200_000),
+            clamp_length=(0, MAX_LENGTH),
+            max_distance=(1, MAX_LENGTH),
+            buckets=(4, 1000),
+        )
         _check_fraction(self, "dropout", "attention_dropout", "weight_drop")
         if self.cross_width and self.kind != "transformer":
             raise RecipeError(

@@ -38,7 +38,7 @@ class MaskedFragment(RestoringObjective):
             raise RecipeError(f"fragment.rate={self.rate} must be above 0 and below 1, such as 0.5.")
         for one, two in (("at_start", "at_end"), ("mask", "random")):
             first, second = getattr(self, one), getattr(self, two)
-            if first < 0 or second < 0 or first + second > 1:
+            if not (first >= 0 and second >= 0 and first + second <= 1):  # or one is NaN
                 raise RecipeError(f"fragment.{one} and fragment.{two} must be from 0 to 1, and at most 1 together.")
 
     def published_noise(self) -> dict[str, float]:

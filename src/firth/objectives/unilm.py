@@ -31,7 +31,7 @@ class Mixture:
 
     def __post_init__(self) -> None:
         shares = (self.bidirectional, self.left_to_right, self.right_to_left, self.seq2seq)
-        if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+        if not (min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-6):  # or one is NaN
             raise RecipeError("the fractions of unilm.mixture must be 0 or more, and 1 together.")
 
 
