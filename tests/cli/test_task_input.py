@@ -160,6 +160,13 @@ def test_labels_that_were_not_trained_on(folder: Path, tmp_path: Path) -> None:
     assert "1 examples were left out, whose labels the training examples do not have." in done.err
 
 
+def test_a_fine_tuned_model_is_no_plain_classifier(folder: Path, tmp_path: Path) -> None:
+    """Of the suite classify; the message names the right one."""
+    file = tmp_path / "test.tsv"
+    file.write_text(CLASSIFY)
+    assert_refused(firth("evaluate", folder / "classify", "classify", file), "the suite task")
+
+
 def test_texts_without_words(folder: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "e.tsv", CLASSIFY + "pos\t\nneg\t \n")
     assert "2 examples were without text and left out." in run_finetune(folder, "classify", path, tmp_path / "new").err

@@ -113,6 +113,8 @@ def require_task_predictor(model: Any, task: str | None = None) -> TaskPredictor
 
 def require_predicts(model: Any) -> Predicts:
     """The model, if it is a text classifier; raises `AbilityError` otherwise."""
+    if isinstance(model, TaskPredictor):
+        raise AbilityError(f"a {type(model).__name__} was fine-tuned for a task: evaluate it with the suite task.")
     if not isinstance(model, Predicts):
         raise AbilityError(
             f"a {type(model).__name__} predicts no labels: use a classifier, such as fasttext-classifier makes."
