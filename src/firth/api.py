@@ -237,12 +237,17 @@ def evaluate(
         raise ArgumentError(f"--{next(iter(pooled))} belongs to the suite retrieval, not to {suite}: leave it out.")
     if floors and suite != "pairs":
         raise ArgumentError(f"--floor belongs to the suite pairs, not to {suite}: leave it out.")
+    reading = {"task": task, "columns": columns, "skip_bad": skip_bad, "seed": seed}
     prompting: dict[str, Any] = {"shots": shots, "train": train, "template": template, "answers": answers or None}
     if any(value is not None for value in prompting.values()):
-        reading = {"task": task, "columns": columns, "skip_bad": skip_bad, "seed": seed, "answers": answers}
-        return _evaluate_shots(model, suite, paths, prompting, **reading)
+        if suite != "task":
+            raise ArgumentError(
+                f"--shots, --train, --template and --answer belong to the suite task, not to {suite}: leave them out."
+            )
+        if page is not None:
+            raise ArgumentError("-o writes the error analysis of a fine-tuned model: leave it out with --shots.")
+        return _evaluate_shots(model, paths[0], prompting, reading)
     if suite == "task":
-        reading = {"task": task, "columns": columns, "skip_bad": skip_bad, "seed": seed}
         return _evaluate_task(model, paths[0], page, reading)
     from firth.report import classify, minimal_pairs, retrieval, suites
     from firth.report.translation import evaluate_translation
@@ -280,22 +285,14 @@ def _check_evaluation(suite: str, paths: Sequence[Path], method: str, restrict: 
             raise ArgumentError(f"{option} belongs to the suite task, not to {suite}: leave it out.")
 
 
-def _evaluate_shots(
-    model: Any, suite: str, paths: Sequence[Path], prompting: dict[str, Any], **reading: Any
-) -> dict[str, Any]:
+def _evaluate_shots(model: Any, file: Path, prompting: dict[str, Any], reading: dict[str, Any]) -> dict[str, Any]:
     """The metrics of a language model that answers after examples in its prompt."""
     from firth.apply.few_shot import evaluate_shots
 
-    if suite != "task":
-        raise ArgumentError(
-            f"--shots, --train, --template and --answer belong to the suite task, not to {suite}: leave them out."
-        )
-    train = prompting["train"]
-    file = None if train is None else require_path(train, "train", "a file of labelled examples")
-    shots = prompting["shots"] or 0
-    return evaluate_shots(
-        without_tasks(_loaded(model)), paths[0], shots=shots, train=file, template=prompting["template"], **reading
-    )
+    given = {name: value for name, value in prompting.items() if value is not None}
+    if "train" in given:
+        given["train"] = require_path(given["train"], "train", "a file of labelled examples")
+    return evaluate_shots(without_tasks(_loaded(model)), file, **given, **reading)
 
 
 def _evaluate_task(model: Any, file: Path, page: Path | None, reading: dict[str, Any]) -> dict[str, Any]:

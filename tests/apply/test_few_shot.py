@@ -194,3 +194,7 @@ def test_the_commands(home: Path) -> None:
     made = run.invoke(app, ["generate", str(home / "mkn5"), "--prompt", "a dull film", *shots, "--next", "1"])
     assert "bad" in made.stdout
     assert run.invoke(app, ["evaluate", str(home / "mkn5"), "words", str(home / "test.tsv"), *shots]).exit_code == 2
+    page = ["-o", str(home / "page.html")]
+    assert (
+        run.invoke(app, ["evaluate", str(home / "mkn5"), "task", str(home / "test.tsv"), *shots, *page]).exit_code == 2
+    )

@@ -1,8 +1,8 @@
 """Trainers of networks, killed in the middle (kill -9) and resumed, end with the bits of an uninterrupted run.
 
 One for each kind of rows and of state: pairs of segments, spans, a generator, memories, parallel text, languages,
-recurrent states, several tasks. Commands run in forks of one process that has imported everything. `bench/kill.py
---all` kills every trainer and writer many times, at random moments, too.
+recurrent states, reused rows, ways of reading, restored text, several tasks. Commands run in forks of one process
+that has imported everything. `bench/kill.py --all` kills every trainer and writer many times, at random moments, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ sys.path.insert(0, str(BENCH))
 from kill_kinds import all_kinds, write_texts  # noqa: E402
 
 KINDS = all_kinds()
-NETS = ("lstm", "transformer", "bert", "transformer-xl", "spanbert", "electra", "xlm")
+NETS = ("lstm", "transformer", "bert", "transformer-xl", "spanbert", "electra", "xlm", "xlnet", "unilm", "t5")
 KILLED = [*(f"train {name}" for name in NETS), "finetune many"]
 SERVER = """
 import json, sys

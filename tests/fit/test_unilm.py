@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,29 +35,6 @@ def test_resuming_gives_the_same_bits(tmp_path: Path, monkeypatch: pytest.Monkey
     again = interrupted(recipe, tmp_path / "m", [5, 1, 9])
     assert same(parameters(again), parameters(whole))
     assert {"unilm", "nsp"} == set(whole.state.records[-1]["losses"])
-
-
-def test_killed_and_resumed_through_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FIRTH_CHECKPOINT", "0")
-    corpus = tmp_path / "text.txt"
-    corpus.write_text("\n".join(sentences()) + "\n", encoding="utf-8")
-    settings = [part for setting in SMALL for part in ("--set", setting)]
-    given = ["train", "unilm", str(corpus), "--budget", "8ktok", "--threads", "1", "--layout", "lines", *settings]
-    assert command(*given, "-o", tmp_path / "whole").code == 0
-    process = subprocess.Popen(
-        [sys.executable, "-m", "firth", *given, "-o", str(tmp_path / "killed")],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    metrics = tmp_path / "killed" / "metrics.jsonl"
-    while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 2):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "killed" / "weights.safetensors").exists()
-    assert command(*given, "--resume", "-o", tmp_path / "killed").code == 0
-    one, two = (firth.load(tmp_path / name).arrays() for name in ("whole", "killed"))
-    assert same(one, two)
 
 
 def test_understanding_and_generation_from_one_artifact(tmp_path: Path) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -61,29 +57,6 @@ def test_resuming_gives_the_same_bits(parts: int, tmp_path: Path, monkeypatch: p
     assert again.module.memory.rows
     assert same(again.module.memory.arrays(), whole.module.memory.arrays())
     assert [one["loss"] for one in again.state.records] == [one["loss"] for one in whole.state.records]
-
-
-def test_killed_and_resumed_through_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FIRTH_CHECKPOINT", "0")
-    corpus = tmp_path / "text.txt"
-    corpus.write_text("\n".join(sentences()) + "\n", encoding="utf-8")
-    settings = [part for setting in SMALL for part in ("--set", setting)]
-    given = ["train", "xlnet", str(corpus), "--budget", "6ktok", "--threads", "1", "--layout", "lines", *settings]
-    assert command(*given, "-o", tmp_path / "whole").code == 0
-    process = subprocess.Popen(
-        [sys.executable, "-m", "firth", *given, "-o", str(tmp_path / "killed")],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    metrics = tmp_path / "killed" / "metrics.jsonl"
-    while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 2):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "killed" / "weights.safetensors").exists()
-    assert command(*given, "--resume", "-o", tmp_path / "killed").code == 0
-    one, two = (firth.load(tmp_path / name).arrays() for name in ("whole", "killed"))
-    assert same(one, two)
 
 
 def test_used_and_fine_tuned_through_the_command_line(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import alike. Nothing outside its file tests its name; `huggingface_registry.py`
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
@@ -51,7 +52,7 @@ class SecondModel(NamedTuple):
     tensors: Tensors
 
 
-class ModelType:
+class ModelType(ABC):
     """A model type of Hugging Face; the defaults are those of a bidirectional network with an output bias."""
 
     name: ClassVar[str]
@@ -94,19 +95,19 @@ class ModelType:
     missing_template: ClassVar[SpecialTokens | None] = None
     """The special tokens around texts if a tokenizer.json has none; None: those of such a recipe."""
 
+    @abstractmethod
     def published(self) -> NetRecipe:
         """The published recipe, for what config.json lacks."""
-        raise NotImplementedError
 
     # The recipe and config.json
 
+    @abstractmethod
     def claims(self, recipe: NetRecipe) -> bool:
         """Whether a recipe is of this family by its parts; families that are registered later are asked first."""
-        raise NotImplementedError
 
+    @abstractmethod
     def unsupported(self, recipe: NetRecipe) -> Mapping[str, bool]:
         """Parts such as `encoder.kind=lstm` of a claimed recipe, and whether this family lacks them."""
-        raise NotImplementedError
 
     def architecture_of(self, recipe: NetRecipe, has_head: bool) -> str:
         """The class of a model, with or without the layers of `head_objective`."""
@@ -222,7 +223,7 @@ class ModelType:
         """The names of tensors that may be stored although they are tied -> those that they equal."""
         return {self.their_name("output.weight"): self.their_name(TOKENS)}
 
-    def drop_static(self, config: Config, given: Tensors) -> None:
+    def drop_static(self, config: Config, given: Tensors) -> None:  # noqa: B027 (optional)
         """Remove tensors that are not trained, which must have their usual values."""
 
     def head_objective(self, recipe: NetRecipe) -> str:
@@ -248,7 +249,7 @@ class ModelType:
         self, first: NetRecipe, arrays: Arrays, second: NetRecipe, others: Arrays, stored: NetRecipe | None
     ) -> tuple[NetRecipe, dict[str, npt.NDArray[Any]]]:
         """The recipe and the arrays of two models that are one here; `stored` is the recipe that Firth wrote."""
-        raise NotImplementedError
+        raise AssertionError("a family of single models is not asked, see can_join")
 
     # Tasks and tokens
 
@@ -276,7 +277,7 @@ class ModelType:
         """The special tokens that imported texts are read with, given those of tokenizer.json; None: the recipe's."""
         return found or self.missing_template
 
-    def check_tokens(self, config: Config, order: Sequence[int]) -> None:
+    def check_tokens(self, config: Config, order: Sequence[int]) -> None:  # noqa: B027 (optional)
         """Refuse a tokenizer that does not go with config.json; `order` has the old id of each token."""
 
 

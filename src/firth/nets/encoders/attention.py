@@ -11,9 +11,10 @@ from typing import Any, cast
 
 import torch
 import torch.nn.functional as f
-from torch import Tensor
+from torch import Tensor, nn
 
 from firth.nets.dropout import DropoutRng
+from firth.nets.linear import linear
 from firth.nets.visibility import AttentionBias
 
 _CHUNK = 1 << 18  # attention weights computed at a time, so that they stay in the processor's cache: 1 MB
@@ -49,6 +50,13 @@ def infer_attention(queries: Tensor, keys: Tensor, values: Tensor, bias: Attenti
     added = None if bias.bias is None else bias.bias[:, None]
     attended = _join_heads(f.scaled_dot_product_attention(queries, keys, values, attn_mask=added)[None])
     return attended if bias.query_scale is None else attended * bias.query_scale
+
+
+def project_apart(qkv: nn.Linear, queries: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+    """The queries of some positions, and the concatenated keys and values of all, by one layer for the three."""
+    width, bias = qkv.weight.shape[0] // 3, qkv.bias
+    of_queries, of_states = (None, None) if bias is None else (bias[:width], bias[width:])
+    return linear(queries, qkv.weight[:width], of_queries), linear(states, qkv.weight[width:], of_states)
 
 
 def split_heads(states: Tensor, heads: int, parts: int) -> Tensor:

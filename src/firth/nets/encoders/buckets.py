@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from firth.nets.dropout import DropoutRng
-from firth.nets.encoders.attention import split_heads
+from firth.nets.encoders.attention import project_apart, split_heads
 from firth.nets.encoders.biased_attention import biased_attention, infer_biased_attention
-from firth.nets.linear import INIT_STD, linear, make_linear
+from firth.nets.linear import INIT_STD, make_linear
 from firth.nets.recipe import EncoderRecipe
 from firth.nets.visibility import AttentionBias, GatheredQueries
 
@@ -98,12 +98,10 @@ class BucketAttention(nn.Module):
         relative: BucketInputs,
     ) -> Tensor:
         """(positions, width): the attention of some queries to all positions."""
-        width, heads, rate = self.recipe.width, self.recipe.heads, self.recipe.attention_dropout
-        weight, added = self.qkv.weight, self.qkv.bias
-        queries = gathered.pad(linear(queries, weight[:width], None if added is None else added[:width]))
-        keys_values = linear(states, weight[width:], None if added is None else added[width:])
+        heads, rate = self.recipe.heads, self.recipe.attention_dropout
+        queries, keys_values = project_apart(self.qkv, queries, states)
         scores = relative.scores[0][:, gathered.columns].transpose(0, 1)
-        attended = biased_attention(queries, keys_values, heads, bias, SCALE, None, scores, rate, rng)
+        attended = biased_attention(gathered.pad(queries), keys_values, heads, bias, SCALE, None, scores, rate, rng)
         return cast(Tensor, self.out(gathered.unpad(attended)))
 
     def decode_step(

@@ -11,12 +11,12 @@ import torch.nn.functional as f
 from torch import Tensor, nn
 
 from firth.nets.dropout import DropoutRng, add_with_dropout
-from firth.nets.encoders.attention import infer_attention, multi_head_attention, split_heads
+from firth.nets.encoders.attention import infer_attention, multi_head_attention, project_apart, split_heads
 from firth.nets.encoders.buckets import BucketAttention, BucketInputs, BucketTable
 from firth.nets.encoders.cross_attention import CrossAttention
 from firth.nets.encoders.encoder import Encoder, EncoderOutput, StepOutput, select_positions
 from firth.nets.encoders.relative import RelativeAttention, RelativeInputs, distance_sinusoids
-from firth.nets.linear import linear, make_linear
+from firth.nets.linear import make_linear
 from firth.nets.norm import LayerNorm, RMSNorm
 from firth.nets.recipe import EncoderRecipe, NetRecipe
 from firth.nets.visibility import (
@@ -61,10 +61,8 @@ class Attention(nn.Module):
         relative: None = None,
     ) -> Tensor:
         """(positions, width): the attention of some queries to all positions."""
-        heads, rate, width = self.recipe.heads, self.recipe.attention_dropout, self.recipe.width
-        weight, added = self.qkv.weight, self.qkv.bias
-        queries = linear(queries, weight[:width], None if added is None else added[:width])
-        keys_values = linear(states, weight[width:], None if added is None else added[width:])
+        heads, rate = self.recipe.heads, self.recipe.attention_dropout
+        queries, keys_values = project_apart(self.qkv, queries, states)
         attended = multi_head_attention(gathered.pad(queries), keys_values, heads, bias, rate, rng)
         return cast(Tensor, self.out(gathered.unpad(attended)))
 
