@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firth.fit.batches import Cursor
-from firth.fit.rows import pack
+from firth.nets.packing import pack_rows
 from firth.nets.recipe import Format
 from firth.objectives.mlm import MaskedLM
 from firth.tokens.store import TokenStore
@@ -290,7 +290,7 @@ def test_segments_are_given_only_to_recipes_with_segments(text: TokenStore) -> N
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=200), st.sampled_from([20, 64, 65, 200]))
 def test_packing_loses_nothing(lengths: list[int], capacity: int) -> None:
-    packed = pack(np.array(lengths), capacity)
+    packed = pack_rows(np.array(lengths), capacity)
     assert sorted(packed.members.tolist()) == list(range(len(lengths)))
     held = [packed.members[a:b] for a, b in zip(packed.bounds, packed.bounds[1:], strict=False)]
     assert [int(np.array(lengths)[each].sum()) for each in held] == packed.used.tolist()
@@ -305,7 +305,7 @@ def test_packing_loses_nothing(lengths: list[int], capacity: int) -> None:
 
 def test_what_does_not_fit_is_not_written_beside_the_row() -> None:
     with pytest.raises(ValueError, match="21 tokens"):
-        pack(np.array([3, 21, 4]), 20)
+        pack_rows(np.array([3, 21, 4]), 20)
 
 
 @pytest.mark.parametrize("form", FORMATS)

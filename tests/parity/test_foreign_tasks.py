@@ -18,8 +18,8 @@ from firth.artifact.formats.huggingface import import_huggingface, read_model
 from firth.artifact.models import load
 from firth.errors import AbilityError
 from firth.tasks.predictor import count_truncated
-from firth.tasks.sequences import NO_SPECIAL_TOKENS, SpecialTokens
 from firth.tasks.task import TaskModel
+from firth.tokens.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from firth.tokens.tokenizer import BOS, EOS, MASK
 from tests.artifact.formats.small_tasks import task_model
 from tests.artifact.formats.small_transformers import THEIR_TOKENIZERS, foreign, tokenizer_of

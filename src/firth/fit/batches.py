@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from firth.errors import CorpusError, RecipeError
-from firth.fit._packing_kernels import count_longer
+from firth.fit._cutting_kernels import count_longer
 from firth.fit.reuse import ContiguousPairRows, reused_tokens
 from firth.fit.rows import (
     PAIRS,
@@ -31,10 +31,11 @@ from firth.nets.batch import Batch
 from firth.nets.combination import CONTIGUOUS
 from firth.nets.network import Vocabulary
 from firth.nets.recipe import NetRecipe
+from firth.nets.special_tokens import start_token
 from firth.objectives.heads.head import ObjectiveHead
 from firth.objectives.sequences import Integers
 from firth.tokens.store import TokenStore
-from firth.tokens.tokenizer import BOS, EOS, Tokenizer
+from firth.tokens.tokenizer import EOS, Tokenizer
 
 _MIN_LENGTH = 16  # of rows in the short phase
 _CHUNK = 1 << 20  # ids counted at a time
@@ -156,8 +157,7 @@ class Batches:
         for number, objective in enumerate(self.objectives):
             sequences = objective.pair(sequences, _random(seed, variant, _PAIR, number))
         segments = form in PAIRS and self.recipe.segments > 1
-        opening = BOS if bidirectional else EOS
-        rows = PackedRows(self.store, sequences, length, opening, form == "full-sentences", segments)
+        rows = PackedRows(self.store, sequences, length, start_token(self.recipe), form == "full-sentences", segments)
         rows.marks_sentences = any(objective.needs_sentences for objective in self.recipe.objectives)
         return rows
 

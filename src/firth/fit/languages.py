@@ -12,9 +12,10 @@ from firth.errors import CorpusError, RecipeError
 from firth.fit._translation_kernels import END_ID, fill_translations
 from firth.fit.batches import Batches
 from firth.fit.mixture import MixtureSource, power_weights
-from firth.fit.rows import BatchArrays, BatchRows, BestFitRows, pair_bounds
+from firth.fit.rows import BatchRows, BestFitRows, pair_bounds
 from firth.nets.batch import Batch
 from firth.nets.embedding import LANGUAGES
+from firth.nets.packing import BatchArrays
 from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.head import ObjectiveHead
 from firth.objectives.sequences import Integers

@@ -12,10 +12,11 @@ from functools import cached_property
 import numpy as np
 
 from firth.errors import CorpusError
-from firth.fit._pair_kernels import END_ID, fill_side, pack_pairs
+from firth.fit._pair_kernels import END_ID, fill_side
 from firth.fit.batches import Batches
-from firth.fit.rows import BatchArrays, BatchRows, pair_bounds
+from firth.fit.rows import BatchRows, pair_bounds
 from firth.nets.batch import Batch
+from firth.nets.packing import BatchArrays, pack_rows
 from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.head import ObjectiveHead
 from firth.objectives.sequences import Integers
@@ -71,13 +72,7 @@ class ParallelRows:
         lengths = np.stack(
             [pairs[:, 1] - pairs[:, 0] + _SOURCE_TOKENS, pairs[:, 3] - pairs[:, 2] + _TARGET_TOKENS], axis=1
         )
-        shuffled = rng.permutation(len(pairs))
-        longest = -lengths.max(1)
-        windows = [shuffled[begin : begin + _WINDOW] for begin in range(0, len(pairs), _WINDOW)]
-        order = np.concatenate([one[np.argsort(longest[one], kind="stable")] for one in windows])
-        rows, self._used = pack_pairs(lengths, order, length)
-        self._bounds = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(self._used)))])
-        self._members = np.argsort(rows, kind="stable")
+        self._bounds, self._members, self._used = pack_rows(lengths, length, rng.permutation(len(pairs)), _WINDOW)
 
     @property
     def count(self) -> int:

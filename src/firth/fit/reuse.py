@@ -8,8 +8,9 @@ import torch
 
 from firth.fit._reuse_kernels import CLASS_ID, END_ID, place_segments
 from firth.fit._row_kernels import fill_stream
-from firth.fit.rows import BatchArrays, bounds_of, stream_size
+from firth.fit.rows import bounds_of, stream_size
 from firth.nets.batch import Batch, StreamOffsets
+from firth.nets.packing import BatchArrays
 from firth.nets.recipe import SequenceRecipe
 from firth.objectives._noise_kernels import draw_all
 from firth.objectives.sequences import Integers

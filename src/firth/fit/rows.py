@@ -1,15 +1,13 @@
-"""Splitting a text into sequences, packing them into rows, and filling batches, any row without the others."""
+"""Splitting a text into sequences, and filling batches with rows of them, any row without the others."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from firth.fit._packing_kernels import (
-    best_fit,
+from firth.fit._cutting_kernels import (
     count_longer,
     cut_documents,
     cut_pairs,
@@ -19,15 +17,15 @@ from firth.fit._packing_kernels import (
 )
 from firth.fit._row_kernels import END_ID, fill_sequences, fill_stream, find_documents, mark_sentences, measure
 from firth.nets.batch import Batch, StreamOffsets
+from firth.nets.packing import BatchArrays, pack_rows
 from firth.nets.recipe import Format
 from firth.objectives.sequences import Integers, Sequences
 from firth.tokens.store import TokenStore
-from firth.tokens.tokenizer import EOS, PAD
+from firth.tokens.tokenizer import EOS
 
 assert EOS == END_ID
 
 PAIRS: tuple[Format, ...] = ("segment-pair", "sentence-pair")
-_WINDOW = 1 << 16  # sequences sorted by length at a time before packing
 _NO_EDGES = np.zeros(0, dtype=np.int64)
 
 
@@ -79,34 +77,6 @@ def cut_sequences(store: TokenStore, form: Format, limit: int, key: int) -> Sequ
         pieces = cut_sentences(sentences, store.word_starts, limit // 2)
         cuts = pair_sentences(pieces, sentences, documents, store.word_starts)
     return Sequences(cuts[:, :-1], cuts[:, 1:], limit, edges, {})
-
-
-class Packed(NamedTuple):
-    """The sequences of each row."""
-
-    bounds: Integers
-    """Row r holds `members[bounds[r]:bounds[r + 1]]`."""
-    members: Integers
-    used: Integers
-    """The length of each row without padding."""
-
-
-def pack(lengths: Integers, capacity: int) -> Packed:
-    """Best-fit decreasing packing of sequences into rows of a capacity.
-
-    Only some thousands are sorted by length at a time, so that sequences near in the text stay near.
-
-    >>> packed = pack(np.array([6, 7, 4, 1, 2]), 10)
-    >>> packed.used.tolist(), [packed.members[a:b].tolist() for a, b in zip(packed.bounds, packed.bounds[1:])]
-    ([10, 10], [[1, 3, 4], [0, 2]])
-    """
-    if lengths.max() > capacity:
-        raise ValueError(f"a sequence of {lengths.max()} tokens does not fit into rows of {capacity}")
-    begins = range(0, lengths.size, _WINDOW)
-    order = [begin + np.argsort(-lengths[begin : begin + _WINDOW], kind="stable") for begin in begins]
-    rows, used = best_fit(lengths, np.concatenate(order), capacity)
-    bounds = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=used.size))])
-    return Packed(bounds, np.argsort(rows, kind="stable"), used)
 
 
 class BatchRows(Protocol):
@@ -215,7 +185,7 @@ class BestFitRows:
 
     def __init__(self, store: TokenStore, lengths: Integers, length: int) -> None:
         """`lengths` are those of the sequences, `length` that of a row."""
-        self.store, self._length, self._packed = store, length, pack(lengths, length)
+        self.store, self._length, self._packed = store, length, pack_rows(lengths, length)
 
     @property
     def count(self) -> int:
@@ -268,26 +238,4 @@ class PackedRows(BestFitRows):
         in_batch = np.concatenate([members[bounds[row] : bounds[row + 1]] for row in rows])
         for name, labels in self.sequences.labels.items():
             batch.labels[name] = torch.from_numpy(labels[in_batch])
-        return batch
-
-
-class BatchArrays:
-    """The arrays of a batch before they are filled, of shape (rows, length)."""
-
-    def __init__(self, rows: int, length: int) -> None:
-        shape = (rows, length)
-        self.ids = np.full(shape, PAD, dtype=np.int64)
-        self.word_starts: npt.NDArray[np.bool_] = np.ones(shape, dtype=bool)
-        self.sequence_ids: npt.NDArray[Any] = np.full(shape, -1, dtype=np.int64)
-        self.position_ids, self.segments = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-
-    def batch(self, row_seeds: Integers, tokens: int) -> Batch:
-        """The batch; sequence and position ids are left out where every row is one sequence."""
-        batch = Batch(torch.from_numpy(self.ids), torch.from_numpy(self.word_starts), tokens=int(tokens))
-        batch.row_seeds = torch.from_numpy(np.ascontiguousarray(row_seeds))
-        if self.sequence_ids.any():
-            batch.sequence_ids, batch.position_ids = (
-                torch.from_numpy(self.sequence_ids),
-                torch.from_numpy(self.position_ids),
-            )
         return batch

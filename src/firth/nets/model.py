@@ -18,12 +18,13 @@ from firth.errors import AbilityError
 from firth.lm.language_model import UnknownWordModel
 from firth.nets.contextual_vectors import Floats, embed_texts, layer_states, nearest_occurrences
 from firth.nets.network import Network
-from firth.nets.recipe import STREAMS, NetRecipe
+from firth.nets.recipe import NetRecipe
 from firth.nets.scoring import Integers, make_batch, max_length, one_line
+from firth.nets.special_tokens import start_token
 from firth.summaries import SummarisedModel
 from firth.text.layout import Layout
 from firth.tokens.encoder import TextEncoder
-from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, Tokenizer
+from firth.tokens.tokenizer import EOS, FIRST_WORD, Tokenizer
 
 _CHUNK = 4096  # tokens whose vectors are computed at once
 
@@ -60,9 +61,8 @@ class NetModel(SummarisedModel, ChecksArguments):
 
     @property
     def start_token(self) -> int:
-        """`</s>` in the format `</s> a </s> b </s>` of streams, `[CLS]` in the format `[CLS] a b [SEP]` of others."""
-        is_stream = self.recipe.sequence.format in STREAMS or self.recipe.visibility != "bidirectional"
-        return EOS if is_stream else BOS
+        """What a text begins with."""
+        return start_token(self.recipe)
 
     @property
     def languages(self) -> tuple[str, ...]:

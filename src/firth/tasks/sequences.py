@@ -15,12 +15,13 @@ import numpy.typing as npt
 import torch
 
 from firth.nets.batch import Batch
+from firth.nets.packing import pack_rows
 from firth.nets.recipe import NetRecipe
 from firth.nets.scoring import max_length, one_line
+from firth.nets.special_tokens import task_special_tokens
 from firth.tokens.encoder import TextEncoder
-from firth.tokens.special_tokens import NO_SPECIAL_TOKENS as NO_SPECIAL_TOKENS
-from firth.tokens.special_tokens import SpecialTokens, tokenizer_special_tokens
-from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, MASK, UNK, Tokenizer
+from firth.tokens.special_tokens import tokenizer_special_tokens
+from firth.tokens.tokenizer import EOS, FIRST_WORD, UNK, Tokenizer
 
 Ints = npt.NDArray[np.int64]
 POSITIONS = "positions"  # key of the labels that are positions in the sequence
@@ -46,7 +47,7 @@ class InputSequence:
 
 
 def pack(sequences: Sequence[InputSequence], first_word: int) -> Batch:
-    """All sequences in one batch, by first fit decreasing; positions are those of the flattened batch.
+    """All sequences in one batch; positions are those of the flattened batch.
 
     Labels keep the given order of the sequences. `first_word` is the first id that is not a special token.
 
@@ -57,7 +58,7 @@ def pack(sequences: Sequence[InputSequence], first_word: int) -> Batch:
     ([[2, 8, 9, 9, 3], [2, 7, 3, 2, 3]], [5, 1], [0, 2])
     """
     lengths = np.array([one.ids.size for one in sequences])
-    rows, begins, numbers = _first_fit(lengths)
+    rows, begins, numbers = pack_rows(lengths, int(lengths.max())).offsets(lengths)
     shape = (int(rows.max()) + 1, int(lengths.max()))
     ids = np.zeros(shape, dtype=np.int64)
     sequence_ids = np.full(shape, -1, dtype=np.int64)
@@ -93,28 +94,10 @@ def pack(sequences: Sequence[InputSequence], first_word: int) -> Batch:
 def count_text_tokens(ids: Ints) -> int:
     """The number of tokens of text, known or unknown, without special ones.
 
-    >>> count_text_tokens(np.array([BOS, FIRST_WORD, UNK, EOS]))
+    >>> count_text_tokens(np.array([EOS, FIRST_WORD, UNK, EOS]))
     2
     """
     return int(np.count_nonzero((ids >= FIRST_WORD) | (ids == UNK)))
-
-
-def _first_fit(lengths: Ints) -> tuple[Ints, Ints, Ints]:
-    """For each sequence its row, where it begins there, and its index among the sequences of that row."""
-    capacity = int(lengths.max())
-    rows, begins, numbers = (np.zeros(lengths.size, dtype=np.int64) for _ in range(3))
-    filled: list[int] = []
-    counts: list[int] = []
-    for index in np.argsort(-lengths, kind="stable").tolist():
-        length = int(lengths[index])
-        row = next((row for row, used in enumerate(filled) if used + length <= capacity), len(filled))
-        if row == len(filled):
-            filled.append(0)
-            counts.append(0)
-        rows[index], begins[index], numbers[index] = row, filled[row], counts[row]
-        filled[row] += length
-        counts[row] += 1
-    return rows, begins, numbers
 
 
 def _labels(sequences: Sequence[InputSequence], offsets: Ints) -> dict[str, torch.Tensor]:
@@ -126,20 +109,6 @@ def _labels(sequences: Sequence[InputSequence], offsets: Ints) -> dict[str, torc
         if POSITIONS in one.labels:
             found.setdefault(GROUPS, []).append(np.full(one.labels[POSITIONS].size, index))
     return {name: torch.from_numpy(np.concatenate(values)) for name, values in found.items()}
-
-
-def default_special_tokens(recipe: NetRecipe) -> SpecialTokens:
-    """The special tokens of a recipe; two separators if the network has no segments (Liu et al. 2019)."""
-    if recipe.visibility == "bidirectional" and recipe.ends_with_class:  # a <sep> b <sep> <cls> (Yang et al. 2019)
-        return SpecialTokens((), (EOS,), (EOS, BOS), 1, 2)
-    if recipe.visibility == "bidirectional" and recipe.embedding.languages:  # as in training (Lample and Conneau 2019)
-        return SpecialTokens((EOS,), (EOS, EOS), (EOS,), 0)
-    if recipe.visibility == "bidirectional":
-        segments = recipe.segments > 1
-        return SpecialTokens((BOS,), (EOS,) if segments else (EOS, EOS), (EOS,), int(segments))
-    if recipe.visibility == "causal" and recipe.encoder.kind != "none":
-        return SpecialTokens((BOS,), (MASK,), (EOS,), 0)
-    return SpecialTokens((EOS,), (EOS,), (EOS,), 0)
 
 
 class BuiltSequence(NamedTuple):
@@ -165,7 +134,7 @@ class SequenceBuilder:
         self.recipe, self.tokenizer = recipe, tokenizer
         self.max_length = max_length(recipe) or _MAX_LENGTH
         self.segments = recipe.segments > 1
-        self.special_tokens = tokenizer_special_tokens(tokenizer.backend) or default_special_tokens(recipe)
+        self.special_tokens = tokenizer_special_tokens(tokenizer.backend) or task_special_tokens(recipe)
         self._encoder = TextEncoder(tokenizer)
 
     def encode(self, texts: Sequence[str]) -> list[Ints]:

@@ -48,9 +48,9 @@ from firth.files import digest_file, new_folder
 from firth.lm.language_model import UnknownWordModel
 from firth.nets.model import NetModel
 from firth.nets.recipe import NetRecipe
+from firth.nets.special_tokens import task_special_tokens
 from firth.progress import note
 from firth.tasks.recipe import TaskRecipe
-from firth.tasks.sequences import default_special_tokens
 from firth.tasks.task import TaskModel
 from firth.tokens.tokenizer import MASK, Tokenizer
 
@@ -241,7 +241,7 @@ def _read_one(path: Path, task: str | None = None) -> ImportedModel:
         model_type,
         len(weights.state["embedding.tokens.weight"]),
         stored.tokenizer if stored else None,
-        default_special_tokens(weights.recipe),
+        task_special_tokens(weights.recipe),
         config,
         is_task=head is not None,
     )

@@ -14,7 +14,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from firth.artifact.formats.huggingface_family import Config, ModelType
 from firth.errors import AbilityError, ArtifactError, TokenizerError
 from firth.nets.recipe import NetRecipe
-from firth.tasks.sequences import default_special_tokens
+from firth.nets.special_tokens import task_special_tokens
 from firth.tokens.encoder import TextEncoder
 from firth.tokens.loading import check_parts, load_backend, parse_tokenizer, try_tokenizer
 from firth.tokens.recipe import TokenizerRecipe, TokenModel
@@ -45,7 +45,7 @@ def export_tokenizer(
 ) -> Config:
     """The JSON files of a tokenizer by name; `kept` has the ids of the model's tokens."""
     special_tokens = model_type.export_template(kept, for_task)
-    special_tokens = special_tokens or tokenizer_special_tokens(tokenizer.backend) or default_special_tokens(recipe)
+    special_tokens = special_tokens or tokenizer_special_tokens(tokenizer.backend) or task_special_tokens(recipe)
     content = json.loads(tokenizer.backend.to_str())
     if len(kept) < len(tokenizer):
         content = renumber(content, [tokenizer.vocabulary[number] for number in kept])

@@ -1,4 +1,4 @@
-"""Numba kernels that split a text into sequences and pack sequences into rows.
+"""Numba kernels that split a text into sequences.
 
 A text is `word_starts` (whether each token begins a word), `sentences` (the first token of each, and the end) and
 `documents` (the first sentence of each, and the end), the latter two as int64.
@@ -174,49 +174,3 @@ def pair_sentences(cuts: Any, sentences: Any, documents: Any, word_starts: Any) 
             pairs[size, 0], pairs[size, 1], pairs[size, 2] = begin, middle, end
             size += 1
     return pairs[:size]
-
-
-@njit(cache=True, nogil=True)
-def _fullest(filled: Any, length: Any) -> Any:
-    """The lowest number from `length` on whose bit is set in `filled`, or -1."""
-    word = length >> 6
-    bits = filled[word] & (np.uint64(0xFFFFFFFFFFFFFFFF) << np.uint64(length & 63))
-    while bits == 0:
-        word += 1
-        if word == filled.size:
-            return -1
-        bits = filled[word]
-    bit = 0
-    while not bits >> np.uint64(bit) & np.uint64(1):
-        bit += 1
-    return 64 * word + bit
-
-
-@njit(cache=True, nogil=True)
-def best_fit(lengths: Any, order: Any, capacity: Any) -> Any:
-    """The row of each sequence, and the used length of each row: in order, each goes to the fullest row that fits it.
-
-    Rows with the same free length are a stack: the newest is used first, which is near in the text.
-    """
-    rows, count = np.empty(lengths.size, dtype=np.int64), 0
-    below_top, left = np.empty(lengths.size, dtype=np.int64), np.empty(lengths.size, dtype=np.int64)
-    tops = np.full(capacity + 1, -1, dtype=np.int64)
-    filled = np.zeros(capacity // 64 + 1, dtype=np.uint64)
-    for index in order:
-        free = _fullest(filled, lengths[index])
-        if free < 0:
-            row = count
-            count += 1
-            free = capacity
-        else:
-            row = tops[free]
-            tops[free] = below_top[row]
-            if tops[free] < 0:
-                filled[free >> 6] ^= np.uint64(1) << np.uint64(free & 63)
-        rows[index] = row
-        free -= lengths[index]
-        left[row] = free
-        below_top[row] = tops[free]
-        tops[free] = row
-        filled[free >> 6] |= np.uint64(1) << np.uint64(free & 63)
-    return rows, capacity - left[:count]
