@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from firth.artifact.any_model import AnyModel
+    from firth.recipes.values import Settings
 
 _COLUMNS = "--field ROLE=NAME"
 SUITES = ("words", "analogies", "context", "probe", "classify", "task", "translation", "retrieval", "pairs")
@@ -51,18 +52,21 @@ def score(
     context: Context = "line",
     encoding: str | None = None,
     pair: str | None = None,
+    settings: Settings = (),
 ) -> Score:
     """The total score of the lines of a file, or of a list of texts: bits per byte, perplexity, log-probability.
 
     Each line or text is scored by itself. With the context `document`, the lines of a file are scored after those since
     the last blank line. `model.score(texts)` gives the score of each text. Of a translation model, `texts` are pairs
-    of a source and a target or a file of them, `pair` its two columns, and the score is that of the targets.
+    of a source and a target or a file of them, `pair` its two columns, and the score is that of the targets. With
+    `settings` such as `{"memory.length": 640}` a network with a memory reads more than in training.
     """
     from firth.apply.pairs import score_pair_lines, wants_pairs
     from firth.apply.score import open_texts, require_scores, score_lines
+    from firth.apply.settings import with_settings
     from firth.text.parallel import read_parallel
 
-    loaded = without_tasks(_loaded(model))
+    loaded = with_settings(without_tasks(_loaded(model)), settings)
     if wants_pairs(loaded, texts, pair):
         if isinstance(texts, str | Path):
             corpus = read_parallel(texts, pair=pair, encoding=encoding)
@@ -134,13 +138,17 @@ def generate(
     beams: int = 1,
     seed: int = 0,
     source: Sequence[str] | None = None,
+    settings: Settings = (),
 ) -> list[str]:
     """`count` continuations of the prompt by a language model, of at most `length` tokens each.
 
     A temperature of 0 takes the most probable token; several `beams` are for networks. A translation model gives the
     best text for each of the texts in `source`: see its `translate`, which also has scores and a limit of length.
+    `settings` are those of `score`.
     """
-    loaded = without_tasks(_loaded(model))
+    from firth.apply.settings import with_settings
+
+    loaded = with_settings(without_tasks(_loaded(model)), settings)
     if source is not None:
         from firth.apply.pairs import translate_lines
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import firth
 from firth.abilities import total
 from firth.apply.score import open_texts, score_lines
 from firth.apply.settings import with_settings
@@ -54,6 +55,22 @@ def test_next_tokens_and_scores_agree_over_segments() -> None:
         found = model.next_logprobs(ids[:size])
         known = np.isfinite(found)
         np.testing.assert_allclose(found[known], logs[size].double().numpy()[known], atol=1e-4)
+
+
+def test_scores_and_generated_texts_may_have_another_memory() -> None:
+    """`firth score --set` and `firth generate --set`."""
+    model, prompt = small_xl(), " ".join(ENGLISH[:3])
+    longer = with_settings(model, {"memory.length": 40})
+    scores = [firth.score(one, [prompt], settings=given).logprob for one, given in _ways(model, longer)]
+    assert scores[0] == scores[1] != firth.score(model, [prompt]).logprob
+    texts = [
+        firth.generate(one, prompt, length=20, temperature=0, settings=given) for one, given in _ways(model, longer)
+    ]
+    assert texts[0] == texts[1] != firth.generate(model, prompt, length=20, temperature=0)
+
+
+def _ways(model: Any, longer: Any) -> list[tuple[Any, dict[str, int]]]:
+    return [(model, {"memory.length": 40}), (longer, {})]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ Pair = Annotated[
     str | None, Option("--pair", help="Parallel text: two columns, as en,de, or two files without a corpus.")
 ]
 Language = Annotated[str | None, Option("--language", help="Models of several languages: that of the text.")]
+UseSettings = Annotated[list[str] | None, Option("--set", help="Networks with a memory: memory.length=640, say.")]
 Layer = Annotated[str | None, Option("--layer", help="Networks: a number, last, mix (mean) or all (concatenated).")]
 Pooling = Annotated[str | None, Option("--pooling", help="Networks: mean, whole, max, first (CLS) or last.")]
 Threads = Annotated[int | None, Option("--threads", min=1, help="Number of processes; default: all cores.")]

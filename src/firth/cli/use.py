@@ -37,9 +37,7 @@ def score(
     ] = None,
     encoding: options.Encoding = None,
     pair: options.Pair = None,
-    settings: Annotated[
-        list[str] | None, Option("--set", help="Networks with a memory: memory.length=640, say.")
-    ] = None,
+    settings: options.UseSettings = None,
     language: options.Language = None,
     threads: Annotated[int | None, Option("--threads", min=1, help="Number of threads; default: all cores.")] = None,
     force: options.Force = False,
@@ -134,6 +132,7 @@ def generate(
         int | None, Option("--beams", min=1, help="Networks: beam search with this many beams; 4 with --source.")
     ] = None,
     seed: options.Seed = 0,
+    settings: options.UseSettings = None,
     language: options.Language = None,
     next_count: Annotated[int | None, Option("--next", min=1, help="Print the N most probable next tokens.")] = None,
     source: Annotated[
@@ -162,13 +161,14 @@ def generate(
     from firth.abilities import Generates, HasLayers, Translates
     from firth.apply.languages import in_language
     from firth.apply.score import next_tokens
+    from firth.apply.settings import with_settings
     from firth.artifact.models import load_network
     from firth.errors import AbilityError
     from firth.files import require_new_file
 
     if out is not None:
         require_new_file(out, force, [model])
-    loaded: Any = in_language(load_network(model), language)
+    loaded: Any = in_language(with_settings(load_network(model), settings or []), language)
     if source is not None and isinstance(loaded, Translates):
         sampled = {"--temperature": temperature != 1, "--top-k": top_k, "--top-p": top_p is not None}
         given = {"--prompt": prompt, "--count": count > 1, "--next": next_count} | sampled
