@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import firth
-from firth.errors import OutputError, RecipeError
+from firth.errors import ArtifactError, OutputError, RecipeError
 from firth.files import digest_file
 from tests.command import firth as command
 from tests.samples import CHINESE, ENGLISH
@@ -42,6 +42,16 @@ def test_a_given_tokenizer_is_used(tmp_path: Path) -> None:
     assert other.tokenizer.data == tokenizer.data
     with pytest.raises(RecipeError, match=r"leave tokenizer out, or use firth.adapt"):
         firth.train("words", TEXT, out=tmp_path / "words", tokenizer=tmp_path / "chars")
+
+
+def test_a_tokenizer_may_be_named_by_its_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = firth.train("unigram", TEXT, out="named", tokenizer="chars")
+    assert model.recipe.tokenizer.model == "chars"
+    firth.train("words", TEXT, out="chars")
+    assert firth.train("unigram", TEXT, out="folder", tokenizer="chars").recipe.tokenizer.model == "words"
+    with pytest.raises(ArtifactError, match="bert does not exist"):
+        firth.train("unigram", TEXT, out="wrong", tokenizer="bert")
 
 
 def test_settings_may_be_a_dictionary(tmp_path: Path) -> None:

@@ -34,7 +34,9 @@ def train(
     valid: Annotated[str | None, Option("--valid", help="Held-out text to score at the end.")] = None,
     size: Annotated[str | None, Option("--size", help="tiny, mini, small or base.")] = None,
     budget: options.Budget = None,
-    tokenizer: Annotated[Path | None, Option("--tokenizer", help="Use the tokenizer of this artifact.")] = None,
+    tokenizer: Annotated[
+        Path | None, Option("--tokenizer", help="Use the tokenizer of this artifact, or a recipe such as words.")
+    ] = None,
     settings: options.Settings = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,

@@ -25,7 +25,7 @@ from firth.lm.pieces import score_documents
 from firth.nets.recipe import NetRecipe
 from firth.recipes.families import Recipe
 from firth.recipes.nets import with_size
-from firth.recipes.table import find_recipe
+from firth.recipes.table import RECIPES, find_recipe
 from firth.recipes.values import Settings, flatten, override, recipe_to_json, setting_list
 from firth.text.corpus import Corpus
 from firth.text.parallel import ParallelCorpus, ParallelInput
@@ -56,8 +56,9 @@ def train(
 ) -> AnyModel:
     """The model of `recipe` trained on the corpora, saved as an artifact in the folder `out`.
 
-    `settings` are fields of the recipe, such as `{"order": 2}`; `licence` is that of the text, such as CC-BY-4.0.
-    `pair` names the two columns of parallel text, source and target, or two files without a corpus. With `reload=False`
+    `tokenizer` is a tokenizer, a folder that holds one, or the name of its recipe, such as `words`. `settings` are
+    fields of the recipe, such as `{"order": 2}`; `licence` is that of the text, such as CC-BY-4.0. `pair` names the two
+    columns of parallel text, source and target, or two files without a corpus. With `reload=False`
     the model is only saved, and None returned.
 
     >>> import tempfile
@@ -69,6 +70,8 @@ def train(
     name = recipe if isinstance(recipe, str) else str(recipe_to_json(recipe)["type"])
     found = find_recipe(recipe) if isinstance(recipe, str) else recipe
     settings = setting_list(settings)
+    if _is_recipe_name(tokenizer):
+        settings, tokenizer = [*settings, f"tokenizer={tokenizer}"], None
     wanted = override(found if size is None else with_size(found, name, size), settings)
     folder = require_path(out, "out", "the folder to write")
     check_licence(licence)
@@ -95,6 +98,12 @@ def train(
         result = pretrain(wanted, run)
         result.save(folder, run, name, seed, {} if run.valid is None else _validate(result.model, run.valid))
     return cast(AnyModel, load(folder, verify=False) if reload else None)  # it was written just now
+
+
+def _is_recipe_name(tokenizer: str | Path | Tokenizer | None) -> bool:
+    """Whether it is the name of a tokenizer's recipe, and not of a folder."""
+    entry = RECIPES.get(str(tokenizer)) if isinstance(tokenizer, str | Path) and not Path(tokenizer).exists() else None
+    return entry is not None and entry.family == "tokenizers"
 
 
 @singledispatch
