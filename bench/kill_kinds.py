@@ -90,6 +90,9 @@ _FURTHER = {
     "train transformer": Kind(
         "", f"train transformer IN/pairs.tsv -o OUT --threads 1 {_BRIEF} {_TRANSFORMER} {_DECODER}", resumes=True
     ),
+    "train transe": Kind(
+        "", "train transe IN/graph.tsv -o OUT --threads 1 --set epochs=30 --set batch=16", resumes=True
+    ),
     "train xlm": Kind(
         "",
         f"train xlm en=IN/text.txt xx=IN/more.txt IN/languages.tsv -o OUT --threads 1 {_BRIEF} {_TRANSFORMER}",
@@ -191,5 +194,7 @@ def write_texts(inputs: Path) -> None:
     pairs = [f"{line}\t{' '.join(line.split()[:2])}" for line in lines[: _EXAMPLES // 2]]
     (inputs / "pairs.tsv").write_text("\n".join(["source\ttarget", *pairs]) + "\n")
     (inputs / "languages.tsv").write_text("\n".join(["en\txx", *pairs]) + "\n")
+    triples = [f"{line.split()[0]}\tbegins\t{line}" for line in lines[:_EXAMPLES]]
+    (inputs / "graph.tsv").write_text("\n".join(triples) + "\n")
     tasks = [f'[[task]]\nname = "{name}"\ntask = "classify"\ntrain = "train.tsv"\ndev = "dev.tsv"\n' for name in "ab"]
     (inputs / "tasks.toml").write_text("\n".join(tasks))

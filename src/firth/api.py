@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from firth.recipes.values import Settings
 
 _COLUMNS = "--field ROLE=NAME"
-SUITES = ("words", "analogies", "context", "probe", "classify", "task", "translation", "retrieval", "pairs")
+SUITES = ("words", "analogies", "context", "probe", "classify", "task", "translation", "retrieval", "pairs", "links")
 
 
 def load(folder: str | Path, *, verify: bool = True) -> AnyModel:
@@ -225,7 +225,7 @@ def evaluate(
     labelled files, `skip_bad`, `seed` and `out` for tasks: the error analysis is written to `out`, an HTML file that is
     replaced only with `force`. `task` names one of several that the model was fine-tuned for; `pair` (the columns),
     `beams` and `seed` are for translation, `layer` and `pooling` for retrieval. The suite `pairs` compares right
-    sentences with wrong ones; `floors` are further models that are measured on them.
+    sentences with wrong ones; `floors` are further models that are measured on them. `links` is for triples of a graph.
 
     With `shots` a language model answers a task without training, after so many examples of the file `train` in its
     prompt; `template` is how an example is written, such as `{text_a} : {label}`, `answers` are
@@ -257,7 +257,7 @@ def evaluate(
         return _evaluate_shots(model, paths[0], prompting, reading)
     if suite == "task":
         return _evaluate_task(model, paths[0], page, reading)
-    from firth.report import classify, minimal_pairs, retrieval, suites
+    from firth.report import classify, links, minimal_pairs, retrieval, suites
     from firth.report.translation import evaluate_translation
 
     suite_of: dict[str, Callable[[Any, Sequence[Path]], dict[str, Any]]] = {
@@ -268,6 +268,7 @@ def evaluate(
         "classify": lambda loaded, paths: classify.evaluate_labels(loaded, paths, columns),
         "translation": lambda loaded, paths: evaluate_translation(loaded, paths, pair, beams=beams or 4, seed=seed),
         "retrieval": lambda loaded, paths: retrieval.evaluate_retrieval(loaded, paths, **pooled),
+        "links": links.evaluate_links,
         "pairs": lambda loaded, paths: minimal_pairs.evaluate_pairs(loaded, paths, _named(floors)),
     }
     return suite_of[suite](_loaded(model) if suite == "classify" else without_tasks(_loaded(model)), paths)

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from firth.recipes.table import RECIPES
-from firth.vectors.recipe import ClassifierRecipe, VectorRecipe
+from firth.vectors.recipe import ClassifierRecipe, GraphRecipe, VectorRecipe
 from tests.command import firth
 
 VECTORS = [
     name
     for name, entry in RECIPES.items()
-    if isinstance(recipe := entry.make(), VectorRecipe) and not isinstance(recipe, ClassifierRecipe)
+    if isinstance(recipe := entry.make(), VectorRecipe) and not isinstance(recipe, ClassifierRecipe | GraphRecipe)
 ]
 MIN_COUNT_ONE = ["--set", "tokenizer.min_count=1"]
 

@@ -13,7 +13,7 @@ from firth.nets.recipe import NetRecipe
 from firth.recipes.table import FINETUNED, RECIPES, lineage
 from firth.recipes.values import difference, override, recipe_from_json, recipe_to_json
 from firth.tokens.recipe import TokenizerRecipe
-from firth.vectors.recipe import ClassifierRecipe, SvdRecipe, VectorRecipe
+from firth.vectors.recipe import ClassifierRecipe, GraphRecipe, SvdRecipe, VectorRecipe
 from tests.command import assert_refused, firth
 from tests.samples import CHINESE, ENGLISH
 
@@ -75,6 +75,10 @@ def test_recipes_train_save_load_and_verify(name: str, tmp_path: Path) -> None:
         lines = ["en\tzh", *(f"{one}\t{two}" for one, two in zip(ENGLISH, CHINESE, strict=True))]
         corpus.write_text("\n".join(lines) + "\n", encoding="utf-8")
         documents = len(lines) - 1
+    if isinstance(RECIPES[name].make(), GraphRecipe):
+        lines = [f"{line.split()[0]}\tbegins\t{line}" for line in ENGLISH]
+        corpus.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        documents = len(lines)
     texts: list[object] = [corpus]
     if _has_languages(name):
         texts, documents = _language_texts(tmp_path), 9

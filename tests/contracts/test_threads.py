@@ -29,7 +29,7 @@ from firth.fit.finetune import finetune
 from firth.fit.train import reads_pairs, train
 from firth.recipes.table import RECIPES
 from firth.tasks.recipe import TASKS
-from firth.vectors.recipe import ClassifierRecipe
+from firth.vectors.recipe import ClassifierRecipe, GraphRecipe
 from tests.contracts.test_recipes import TEXTS, _has_languages, _language_texts, _settings
 from tests.contracts.test_tasks import MODELS, TEXT, make_examples
 from tests.samples import CHINESE, ENGLISH
@@ -115,6 +115,8 @@ def test_threads_share_a_model(name: str, tmp_path: Path) -> None:
         given = [corpus.with_suffix(".tsv")]
         lines = ["en\tzh", *(f"{one}\t{two}" for one, two in zip(ENGLISH, CHINESE, strict=True))]
         given[0].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if isinstance(recipe, GraphRecipe):
+        corpus.write_text("\n".join(f"{line.split()[0]}\tbegins\t{line}" for line in ENGLISH), encoding="utf-8")
     if _has_languages(name):
         given = _language_texts(tmp_path)
     if RECIPES[name].family == "nets":

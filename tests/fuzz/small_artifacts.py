@@ -38,6 +38,7 @@ from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
 from firth.tokens.train import train_tokenizer
 from firth.vectors.classifier_model import ClassifierModel
 from firth.vectors.clusters import SenseInventory
+from firth.vectors.graph_model import GraphModel
 from firth.vectors.model import VectorModel
 from firth.vectors.paragraph import ParagraphModel
 from firth.vectors.phrases import Phrases
@@ -47,6 +48,9 @@ from firth.vectors.text import bounds_of
 
 NAMES, THINGS, COLOURS = ("anna", "bert", "carl"), ("ball", "book", "lamp"), ("red", "blue", "new york")
 TEXT = [[f"{name} has a {colour} {thing} ." for thing in THINGS for colour in COLOURS] for name in NAMES] * 3
+FACTS = [(name, "has", thing) for name in NAMES for thing in THINGS[:2]]
+FACTS += [(thing, "is", colour) for thing, colour in zip(THINGS, COLOURS, strict=True)]
+GRAPHS = ("transe", "rotate")
 QUERIES = ["anna has a red ball .", "bert has no cat ?", "", "york york york lamp a a a . . ."]
 WORDS = ["tokenizer.min_count=1"]
 COUNTS = {
@@ -69,6 +73,8 @@ VECTORS = {
     "skipgram": ("dimension=8", "epochs=1"),
     "fasttext": ("dimension=8", "epochs=1", "buckets=50"),
     "glove": ("dimension=8", "epochs=2"),
+    "transe": ("dimension=8", "epochs=2"),
+    "rotate": ("dimension=8", "epochs=2"),
     "pv-dbow": ("dimension=8", "epochs=2", "subsample=0"),
     "pv-dm": ("dimension=8", "epochs=2", "subsample=0"),
     "pv-dm-concat": ("dimension=8", "epochs=1", "subsample=0", "window=2"),
@@ -98,6 +104,9 @@ def put(model: Any, folder: Path) -> None:
 
 
 def trained(recipe: str, settings: Sequence[str], folder: Path) -> None:
+    if recipe in GRAPHS:
+        train(recipe, FACTS, out=folder, settings=settings, threads=1, reload=False)
+        return
     train(recipe, TEXT, out=folder, valid=TEXT[:1], settings=[*WORDS, *settings], threads=1, reload=False)
 
 
@@ -276,5 +285,8 @@ def _use_vectors(model: Any) -> None:
     if isinstance(model, VectorModel):
         model.similar("red", 3, approximate=True)
         model.analogy(["red", "ball"], ["blue"], 2, "mul")
+    if isinstance(model, GraphModel):
+        model.rank(model.number_triples(FACTS)[0], threads=1)
+        model.complete("anna", "has", None, 3)
     if isinstance(model, ParagraphModel):
         model.similar_documents(QUERIES[0], 2)

@@ -172,7 +172,7 @@ def _use(recipe: Mapping[str, Any]) -> str:
         verbs = ("predict", "embed") if kind == "task" else ("predict",)
     elif kind == "many":
         verbs = ("predict-task", "similar", "embed")
-    elif kind in ("bag", "svd", "brown", "word2vec", "glove", "senses", "paragraph", "imported-vectors"):
+    elif kind in ("bag", "svd", "brown", "word2vec", "glove", "senses", "paragraph", "graph", "imported-vectors"):
         verbs = ("similar", "embed")
     elif kind == "classifier":
         verbs = ("predict", "similar", "embed")

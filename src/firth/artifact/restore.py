@@ -34,6 +34,7 @@ from firth.vectors.recipe import (
     BagRecipe,
     BrownRecipe,
     ClassifierRecipe,
+    GraphRecipe,
     ParagraphRecipe,
     SenseRecipe,
     SvdRecipe,
@@ -123,6 +124,13 @@ def _(recipe: ParagraphRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: Lay
     from firth.vectors.paragraph import restore_paragraphs
 
     return restore_paragraphs(recipe, arrays, tokenizer, layout)
+
+
+@restore.register
+def _(recipe: GraphRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> Any:
+    from firth.vectors.graph_model import restore_graph
+
+    return restore_graph(recipe, arrays, tokenizer, layout)
 
 
 @restore.register

@@ -17,6 +17,7 @@ from firth.progress import note
 from firth.text.corpus import Corpus, read_corpus
 from firth.text.multilingual import MultilingualCorpus, read_multilingual
 from firth.text.parallel import read_parallel
+from firth.text.triples import as_token, read_triples
 from firth.tokens.build import open_store, open_tokens
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
@@ -113,6 +114,16 @@ def open_pairs(texts: Sequence[Text], pair: str | None, encoding: str | None) ->
     if pair is not None:
         raise ArgumentError("--pair names columns or files: leave it out for a list of pairs.")
     return read_corpus(*cast(Sequence[str], texts), layout="lines")
+
+
+def open_triples(texts: Sequence[Text], encoding: str | None) -> Corpus:
+    """The triples of files, or of lists of three names each."""
+    if len(texts) == 1 and isinstance(texts[0], Corpus):
+        return texts[0]
+    if all(isinstance(one, str | Path) for one in texts):
+        return read_triples(*cast(Sequence[str], texts), encoding=encoding)
+    found = [[as_token(name) for name in triple] for text in texts for triple in cast(Iterable[Sequence[str]], text)]
+    return read_corpus(found, layout="lines")
 
 
 def open_corpus(texts: Sequence[Text], field: str, encoding: str | None, layout: str) -> Corpus:

@@ -19,7 +19,16 @@ from firth.fit.checkpoints import clear_finished, is_finished, require_place, tr
 from firth.fit.counts import train_counts
 from firth.fit.labels import accuracy, open_labelled
 from firth.fit.resolve import unset_fields
-from firth.fit.run import Budget, Text, TrainingResult, TrainingRun, open_corpus, open_languages, open_pairs
+from firth.fit.run import (
+    Budget,
+    Text,
+    TrainingResult,
+    TrainingRun,
+    open_corpus,
+    open_languages,
+    open_pairs,
+    open_triples,
+)
 from firth.fit.vectors import train_vectors
 from firth.lm.pieces import score_documents
 from firth.nets.recipe import NetRecipe
@@ -32,7 +41,7 @@ from firth.text.parallel import ParallelCorpus, ParallelInput
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
-from firth.vectors.recipe import ClassifierRecipe, VectorRecipe
+from firth.vectors.recipe import ClassifierRecipe, GraphRecipe, VectorRecipe
 
 
 def train(
@@ -152,6 +161,8 @@ def _open_training(
     """The text, or for classifiers the labelled texts, or the pairs, that a recipe is trained on."""
     if isinstance(recipe, ClassifierRecipe):
         return open_labelled(texts, field, encoding)
+    if isinstance(recipe, GraphRecipe):
+        return open_triples(texts, encoding)
     if isinstance(recipe, NetRecipe) and recipe.embedding.languages:
         reading: dict[str, Any] = {"field": field, "encoding": encoding, "layout": layout}
         return open_languages(texts, recipe.sampling.vocabulary, recipe.language, **reading)

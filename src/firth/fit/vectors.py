@@ -23,6 +23,7 @@ from firth.vectors.recipe import (
     BrownRecipe,
     ClassifierRecipe,
     GloveRecipe,
+    GraphRecipe,
     ParagraphRecipe,
     SenseRecipe,
     SvdRecipe,
@@ -88,6 +89,10 @@ def _train(recipe: VectorRecipe, job: VectorJob) -> VectorResult:
             from firth.vectors.glove import train_glove
 
             return train_glove(recipe, job)
+        case GraphRecipe():
+            from firth.vectors.graph import train_graph
+
+            return train_graph(recipe, job)
         case SenseRecipe():
             from firth.vectors.senses import train_senses
 

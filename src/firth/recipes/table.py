@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from firth.errors import ArgumentError, near_miss
-from firth.recipes import counts, denoising, nets, tokenizers, vectors
+from firth.recipes import counts, denoising, graphs, nets, tokenizers, vectors
 from firth.recipes.families import Recipe
 
-_NETS = {"denoising": "nets"}  # further files of a family
+_FAMILIES = {"denoising": "nets", "graphs": "vectors"}  # of further files
 _SHORT_NAME = re.compile(r"([a-z]+)([0-9]{1,3})")
 
 
@@ -48,7 +48,7 @@ class FinetunedEntry:
 
 def _entry(make: Callable[[], Recipe], year: int, paper: str, *parents: str) -> RecipeEntry:
     module = make.__module__.rpartition(".")[2]
-    return RecipeEntry(make, _NETS.get(module, module), year, paper, parents)
+    return RecipeEntry(make, _FAMILIES.get(module, module), year, paper, parents)
 
 
 _SHANNON = "Shannon, A Mathematical Theory of Communication"
@@ -120,6 +120,15 @@ RECIPES: dict[str, RecipeEntry] = {
     "skipgram": _entry(vectors.skipgram, 2013, _MIKOLOV, "cbow"),
     "phrases": _entry(vectors.phrases, 2013, _MIKOLOV, "skipgram"),
     "glove": _entry(vectors.glove, 2014, "Pennington et al., GloVe: Global Vectors for Word Representation", "lsa"),
+    "transe": _entry(
+        graphs.transe, 2013, "Bordes et al., Translating Embeddings for Modeling Multi-relational Data", "skipgram"
+    ),
+    "distmult": _entry(
+        graphs.distmult, 2015, "Yang et al., Embedding Entities and Relations for Learning and Inference", "transe"
+    ),
+    "rotate": _entry(
+        graphs.rotate, 2019, "Sun et al., RotatE: Knowledge Graph Embedding by Relational Rotation", "transe"
+    ),
     "pv-dm": _entry(vectors.pv_dm, 2014, _LE_AND_MIKOLOV, "cbow"),
     "pv-dm-concat": _entry(vectors.pv_dm_concat, 2014, _LE_AND_MIKOLOV, "pv-dm"),
     "pv-dbow": _entry(vectors.pv_dbow, 2014, _LE_AND_MIKOLOV, "skipgram"),

@@ -263,3 +263,60 @@ class ImportedRecipe(VectorRecipe):
         super().__post_init__()
         if self.max_n and not self.buckets:
             raise RecipeError("buckets=0 must be 1 to 100000000.")
+
+
+def _names() -> TokenizerRecipe:
+    return TokenizerRecipe(model="words", split="space", segmenter="space")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphRecipe(VectorRecipe):
+    """Vectors of the entities and relations of a knowledge graph.
+
+    >>> GraphRecipe(negatives=0)
+    Traceback (most recent call last):
+    ...
+    firth.errors.RecipeError: negatives=0 must be 1 to 1000.
+    """
+
+    tokenizer: TokenizerRecipe = field(default_factory=_names)
+    """A name is a word; spaces in it are written as ▁."""
+    scorer: Literal["transe", "distmult", "rotate"] = "transe"
+    """transe: -|h + r - t|; distmult: the sum of h r t; rotate: the same as transe with complex numbers, h turned by
+    the angles r."""
+    norm: Literal["l1", "l2"] = "l1"
+    """transe: of the difference."""
+    dimension: int = 100
+    """Of entities; rotate has half as many complex numbers."""
+    loss: Literal["margin", "adversarial"] = "margin"
+    """margin: ranks a triple above each negative one; adversarial: logistic, hard negatives weigh more (Sun et al.
+    2019)."""
+    margin: float = 1.0
+    temperature: float = 1.0
+    """adversarial: of the weights of negatives; 0 gives all the same weight."""
+    negatives: int = 32
+    """Negative triples for each triple; those that are known to be true are drawn again."""
+    sides: Literal["bernoulli", "uniform"] = "bernoulli"
+    """bernoulli: where a relation has many tails for a head, the head is replaced more often (Wang et al. 2014)."""
+    unit_entities: bool = False
+    """Entities are scaled to a norm of 1 after each step."""
+    decay: float = 0.0
+    """Weight of the squared norm of the rows that are trained."""
+    batch: int = 1024
+    """Triples of a step."""
+    epochs: int = 100
+    lr: float = 0.1
+    """Initial learning rate of AdaGrad; it decays linearly to nearly zero."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.phrases:
+            raise RecipeError("phrases are of texts, not of graphs: leave them out.")
+        if not 0 < self.lr <= 10 or not 0 <= self.decay <= 10:
+            raise RecipeError("lr must be above 0 and at most 10, decay 0 to 10.")
+        if not 0 <= self.margin <= 1000 or not 0 <= self.temperature <= 1000:
+            raise RecipeError("margin and temperature must be 0 to 1000.")
+        if not 1 <= self.batch <= 1_000_000:
+            raise RecipeError(f"batch={self.batch} must be 1 to 1000000.")
+        if self.scorer == "rotate" and self.dimension % 2:
+            raise RecipeError(f"dimension={self.dimension} is odd: rotate has pairs of a real and an imaginary part.")
