@@ -76,6 +76,7 @@ _VECTORS = {
     "pv-dm": f"{_FEW} --set epochs=8",
     "pv-dm-concat": f"{_FEW} --set epochs=8",
     "pv-dbow": f"{_FEW} --set epochs=8",
+    "sif": "--set base.dimension=10 --set base.epochs=8",
     "fasttext": f"{_FEW} --set epochs=8 --set buckets=100",
 }
 _COUNTS = (

@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from firth.recipes.values import Settings
 
 _COLUMNS = "--field ROLE=NAME"
-SUITES = ("words", "analogies", "context", "probe", "classify", "task", "translation", "retrieval", "pairs", "links")
+SUITES = (
+    *("words", "analogies", "context", "probe", "sentences", "links"),
+    *("classify", "task", "translation", "retrieval", "pairs"),
+)
 
 
 def load(folder: str | Path, *, verify: bool = True) -> AnyModel:
@@ -224,8 +227,9 @@ def evaluate(
     (add or mul) and `restrict` (to the most frequent words) are for analogies, `columns` (such as `text_a=review`) for
     labelled files, `skip_bad`, `seed` and `out` for tasks: the error analysis is written to `out`, an HTML file that is
     replaced only with `force`. `task` names one of several that the model was fine-tuned for; `pair` (the columns),
-    `beams` and `seed` are for translation, `layer` and `pooling` for retrieval. The suite `pairs` compares right
-    sentences with wrong ones; `floors` are further models that are measured on them. `links` is for triples of a graph.
+    `beams` and `seed` are for translation, `layer` and `pooling` for `retrieval` and `sentences`, which measures
+    vectors of texts. The suite `pairs` compares right sentences with wrong ones; `floors` are further models that are
+    measured on them. `links` is for triples of a graph.
 
     With `shots` a language model answers a task without training, after so many examples of the file `train` in its
     prompt; `template` is how an example is written, such as `{text_a} : {label}`, `answers` are
@@ -241,8 +245,10 @@ def evaluate(
         require_new_file(page, force, [*paths, *([model] if isinstance(model, str | Path) else [])])
     chosen = {"layer": layer, "pooling": pooling}
     pooled: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
-    if pooled and suite != "retrieval":
-        raise ArgumentError(f"--{next(iter(pooled))} belongs to the suite retrieval, not to {suite}: leave it out.")
+    if pooled and suite not in ("retrieval", "sentences"):
+        raise ArgumentError(
+            f"--{next(iter(pooled))} belongs to the suites retrieval and sentences, not to {suite}: leave it out."
+        )
     if floors and suite != "pairs":
         raise ArgumentError(f"--floor belongs to the suite pairs, not to {suite}: leave it out.")
     reading = {"task": task, "columns": columns, "skip_bad": skip_bad, "seed": seed}
@@ -257,7 +263,7 @@ def evaluate(
         return _evaluate_shots(model, paths[0], prompting, reading)
     if suite == "task":
         return _evaluate_task(model, paths[0], page, reading)
-    from firth.report import classify, links, minimal_pairs, retrieval, suites
+    from firth.report import classify, links, minimal_pairs, retrieval, sentences, suites
     from firth.report.translation import evaluate_translation
 
     suite_of: dict[str, Callable[[Any, Sequence[Path]], dict[str, Any]]] = {
@@ -268,6 +274,7 @@ def evaluate(
         "classify": lambda loaded, paths: classify.evaluate_labels(loaded, paths, columns),
         "translation": lambda loaded, paths: evaluate_translation(loaded, paths, pair, beams=beams or 4, seed=seed),
         "retrieval": lambda loaded, paths: retrieval.evaluate_retrieval(loaded, paths, **pooled),
+        "sentences": lambda loaded, paths: sentences.evaluate_sentences(loaded, paths, **pooled),
         "links": links.evaluate_links,
         "pairs": lambda loaded, paths: minimal_pairs.evaluate_pairs(loaded, paths, _named(floors)),
     }

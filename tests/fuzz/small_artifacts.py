@@ -73,6 +73,7 @@ VECTORS = {
     "skipgram": ("dimension=8", "epochs=1"),
     "fasttext": ("dimension=8", "epochs=1", "buckets=50"),
     "glove": ("dimension=8", "epochs=2"),
+    "sif": ("base.dimension=8", "base.epochs=1"),
     "transe": ("dimension=8", "epochs=2"),
     "rotate": ("dimension=8", "epochs=2"),
     "pv-dbow": ("dimension=8", "epochs=2", "subsample=0"),

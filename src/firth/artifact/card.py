@@ -163,6 +163,9 @@ def _metrics(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows[: _MAX_METRICS * (len(tasks) if isinstance(tasks, dict) else 1)]
 
 
+_VECTORS = (*("bag", "svd", "brown", "word2vec", "glove", "senses", "sif", "paragraph", "graph", "imported-vectors"),)
+
+
 def _use(recipe: Mapping[str, Any]) -> str:
     kind = recipe.get("type")
     if kind == "tokenizer":
@@ -172,7 +175,7 @@ def _use(recipe: Mapping[str, Any]) -> str:
         verbs = ("predict", "embed") if kind == "task" else ("predict",)
     elif kind == "many":
         verbs = ("predict-task", "similar", "embed")
-    elif kind in ("bag", "svd", "brown", "word2vec", "glove", "senses", "paragraph", "graph", "imported-vectors"):
+    elif kind in _VECTORS:
         verbs = ("similar", "embed")
     elif kind == "classifier":
         verbs = ("predict", "similar", "embed")

@@ -37,6 +37,7 @@ from firth.vectors.recipe import (
     GraphRecipe,
     ParagraphRecipe,
     SenseRecipe,
+    SifRecipe,
     SvdRecipe,
     VectorRecipe,
 )
@@ -117,6 +118,13 @@ def _(recipe: SenseRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: Layout)
     from firth.vectors.senses import restore_senses
 
     return restore_senses(recipe, arrays, tokenizer, layout)
+
+
+@restore.register
+def _(recipe: SifRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> Any:
+    from firth.vectors.sif import restore_sif
+
+    return restore_sif(recipe, arrays, tokenizer, layout)
 
 
 @restore.register

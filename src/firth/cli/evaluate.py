@@ -31,7 +31,7 @@ def evaluate(
     suite: Annotated[
         str,
         Argument(
-            help="words, analogies, context, probe, classify, task, translation, retrieval or pairs.",
+            help="words, analogies, context, probe, sentences, links, classify, task, translation, retrieval, pairs.",
             autocompletion=options.completion("suites"),
         ),
     ],
@@ -92,7 +92,9 @@ def _print(report: dict[str, Any]) -> None:
     for part in report.get("files", ()):
         _print(part)
         print()
-    hidden = {"files", "sections", "missing", "labels", "floors", "paradigms"}
+    for name, found in report.get("sets", {}).items():
+        _print_set(name, found)
+    hidden = {"files", "sections", "missing", "labels", "floors", "paradigms", "sets"}
     hidden |= {name for name in report if name.endswith("_interval")}
     rows = {name: value for name, value in report.items() if name not in hidden and value is not None}
     print_fields({name: f"{_format_list(value)}{format_interval(report, name)}" for name, value in rows.items()})
@@ -106,6 +108,17 @@ def _print(report: dict[str, Any]) -> None:
         print(f"label {label}: {scores}  of {row['examples']:,} texts")
     sections = report.get("sections", {})
     print_fields({name: _format_accuracy(section) for name, section in sections.items()} if len(sections) > 1 else {})
+
+
+def _print_set(name: str, found: dict[str, Any]) -> None:
+    """Print the metrics of a dataset of sentences in a line each."""
+    for metric, count in (("accuracy", "examples"), ("spearman", "pairs")):
+        if metric in found:
+            beside = f"majority {found['majority']:.3f}" if metric == "accuracy" else ""
+            remedies = found.get("remedies", {}) if metric == "spearman" else {}
+            beside += "  ".join(f"{one.replace('_', ' ')} {value:.3f}" for one, value in remedies.items())
+            value = f"{found[metric]:.3f}{format_interval(found, metric)}"
+            print(f"{name:<14}{metric:<10}{value}  of {found[count]:,} {count}  {beside}".rstrip())
 
 
 def _format_list(value: Any) -> str:

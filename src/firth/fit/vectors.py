@@ -26,6 +26,7 @@ from firth.vectors.recipe import (
     GraphRecipe,
     ParagraphRecipe,
     SenseRecipe,
+    SifRecipe,
     SvdRecipe,
     VectorRecipe,
     Word2vecRecipe,
@@ -97,6 +98,10 @@ def _train(recipe: VectorRecipe, job: VectorJob) -> VectorResult:
             from firth.vectors.senses import train_senses
 
             return train_senses(recipe, job)
+        case SifRecipe():
+            from firth.vectors.sif import train_sif
+
+            return train_sif(recipe, job)
         case ParagraphRecipe():
             from firth.vectors.paragraph import train_paragraphs
 

@@ -120,6 +120,9 @@ RECIPES: dict[str, RecipeEntry] = {
     "skipgram": _entry(vectors.skipgram, 2013, _MIKOLOV, "cbow"),
     "phrases": _entry(vectors.phrases, 2013, _MIKOLOV, "skipgram"),
     "glove": _entry(vectors.glove, 2014, "Pennington et al., GloVe: Global Vectors for Word Representation", "lsa"),
+    "sif": _entry(
+        vectors.sif, 2017, "Arora et al., A Simple but Tough-to-Beat Baseline for Sentence Embeddings", "skipgram"
+    ),
     "transe": _entry(
         graphs.transe, 2013, "Bordes et al., Translating Embeddings for Modeling Multi-relational Data", "skipgram"
     ),

@@ -11,6 +11,7 @@ from firth.vectors.recipe import (
     GloveRecipe,
     ParagraphRecipe,
     SenseRecipe,
+    SifRecipe,
     SvdRecipe,
     Word2vecRecipe,
 )
@@ -89,3 +90,8 @@ def pv_dm_concat() -> ParagraphRecipe:
 def pv_dbow() -> ParagraphRecipe:
     """Paragraph vectors: the document alone predicts its words."""
     return replace(pv_dm(), architecture="dbow")
+
+
+def sif() -> SifRecipe:
+    """Sentences as means of word vectors weighted by inverse frequency, less their common component."""
+    return SifRecipe()

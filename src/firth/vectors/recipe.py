@@ -320,3 +320,24 @@ class GraphRecipe(VectorRecipe):
             raise RecipeError(f"batch={self.batch} must be 1 to 1000000.")
         if self.scorer == "rotate" and self.dimension % 2:
             raise RecipeError(f"dimension={self.dimension} is odd: rotate has pairs of a real and an imaginary part.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SifRecipe(VectorRecipe):
+    """Sentence vectors: a weighted mean of word vectors less their first principal component (Arora et al. 2017)."""
+
+    base: Word2vecRecipe = field(default_factory=lambda: Word2vecRecipe(architecture="skipgram"))
+    """Recipe of the word vectors."""
+    smoothing: float = 1e-3
+    """a in the weight a / (a + p(w)) of a word of relative frequency p."""
+    components: int = 1
+    """Principal components of the sentences of the training text that are taken off; 0 for none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.smoothing <= 1:
+            raise RecipeError(f"smoothing={self.smoothing} must be above 0 and at most 1.")
+        if not 0 <= self.components <= 100:
+            raise RecipeError(f"components={self.components} must be 0 to 100.")
+        if self.base.has_subwords or self.base.phrases:
+            raise RecipeError("sentences are means of whole words: leave base.min_n, base.max_n and base.phrases at 0.")
