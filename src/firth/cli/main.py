@@ -15,8 +15,9 @@ from firth.cli.corpus import check
 from firth.cli.evaluate import evaluate, predict
 from firth.cli.noise import noise
 from firth.cli.recipes import demo, diff, recipes
+from firth.cli.similar import similar
 from firth.cli.train import adapt, finetune, mix, train
-from firth.cli.use import embed, fill, generate, score, similar
+from firth.cli.use import embed, fill, generate, score
 
 app = typer.Typer(
     name="firth",
