@@ -108,6 +108,25 @@ class Objective(ABC):
         return None
 
     @property
+    def requires(self) -> tuple[str, ...]:
+        """The columns of the token store that its noise or its labels are made of."""
+        return ()
+
+    @property
+    def stages(self) -> tuple[float, ...]:
+        """The fractions of the training at which its noise changes."""
+        return ()
+
+    @property
+    def stage_name(self) -> str:
+        """What tells its stage from others."""
+        return ""
+
+    def at(self, progress: float) -> Objective:
+        """The objective as it is after a fraction of the training."""
+        return self
+
+    @property
     def copies(self) -> int:
         """Segments that it makes of each one: sequences leave space for them."""
         return 1

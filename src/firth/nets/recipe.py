@@ -316,6 +316,16 @@ class NetRecipe:
         found = {one.name: one.second_network(self) for one in self.objectives}
         return {name: second for name, second in found.items() if second is not None}
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the token store that the objectives require."""
+        return tuple(dict.fromkeys(name for one in self.objectives for name in one.requires))
+
+    @property
+    def stages(self) -> tuple[float, ...]:
+        """The fractions of the training at which stages begin, in which batches differ."""
+        return tuple(sorted({0.0, *(bound for one in self.objectives for bound in one.stages)}))
+
     def objective(self, name: str) -> Objective | None:
         """The objective of that name, if the recipe has it."""
         return next((one for one in self.objectives if one.name == name), None)
