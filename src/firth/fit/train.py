@@ -32,6 +32,7 @@ from firth.text.parallel import ParallelCorpus, ParallelInput
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
+from firth.tokens.units import Gazetteer, read_gazetteer
 from firth.vectors.recipe import ClassifierRecipe, VectorRecipe
 
 
@@ -52,13 +53,15 @@ def train(
     layout: str = "auto",
     licence: str | None = None,
     pair: str | None = None,
+    entities: str | Path | None = None,
     reload: bool = True,
 ) -> AnyModel:
     """The model of `recipe` trained on the corpora, saved as an artifact in the folder `out`.
 
     `settings` are fields of the recipe, such as `{"order": 2}`; `licence` is that of the text, such as CC-BY-4.0.
-    `pair` names the two columns of parallel text, source and target, or two files without a corpus. With `reload=False`
-    the model is only saved, and None returned.
+    `pair` names the two columns of parallel text, source and target, or two files without a corpus. `entities` is a
+    file of entities that knowledge masking masks as a whole, one a line or `.spo` triples. With `reload=False` the
+    model is only saved, and None returned.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -76,6 +79,7 @@ def train(
         return _load_finished(folder, wanted, settings, size)
     require_place(folder, resume)
     require_pairs(wanted, pair)
+    gazetteer = _open_gazetteer(wanted, entities)
     corpus = _open_training(wanted, corpora, field, encoding, layout, pair)
     run = TrainingRun(
         corpus=corpus,
@@ -90,6 +94,7 @@ def train(
         size=size,
         settings=settings,
         licence=licence,
+        gazetteer=gazetteer,
     )
     with training_place(folder, resume):
         result = pretrain(wanted, run)
@@ -156,6 +161,16 @@ def _open_valid(
     if pair is not None and isinstance(corpus, ParallelCorpus):
         pair = None if any(len(one.files) > 1 for one in corpus.inputs if isinstance(one, ParallelInput)) else pair
     return _open_training(recipe, (text,), field, encoding, corpus.layout, pair)
+
+
+def _open_gazetteer(recipe: Recipe, path: str | Path | None) -> Gazetteer | None:
+    """The entities of a file; raises unless the recipe masks entities."""
+    if path is None:
+        return None
+    gazetteer = read_gazetteer(require_path(path, "entities", "the file of entities"))
+    if not isinstance(recipe, NetRecipe) or "entities" not in recipe.columns:
+        raise ArgumentError("--entities is for recipes that mask entities, such as ernie: leave it out.")
+    return gazetteer
 
 
 def reads_pairs(recipe: Any) -> bool:
