@@ -45,6 +45,8 @@ class Objective(ABC):
     """Whether it is trained on parallel text, and not on texts of one language."""
     needs_sentences: ClassVar[bool] = False
     """Whether its noise needs the begins of sentences within sequences (`Batch.sentence_starts`)."""
+    lays_out: ClassVar[bool] = False
+    """Whether it has sequences of its own, which its head makes of the text (`ObjectiveHead.lay_out`)."""
     needs_output: ClassVar[bool] = True
     """Whether its loss uses the network's output layer."""
     orders_attention: ClassVar[bool] = False

@@ -30,7 +30,7 @@ from firth.text.layout import TextBlock
 from firth.text.segment import make_segmenter
 from firth.tokens.cached import find_store, find_tokens, key_file, save_key, store_key, stores_folder
 from firth.tokens.capitals import chunk_capitals
-from firth.tokens.columns import Capitals, Column, reads_capitals, with_needed, write_columns
+from firth.tokens.columns import CapitalColumn, Column, reads_capitals, with_needed, write_columns
 from firth.tokens.encoder import NO_TOKENS, ChunkTokens, EncodedSentences, TextEncoder
 from firth.tokens.lines import carry_document_starts
 from firth.tokens.recipe import TokenizerRecipe
@@ -231,7 +231,7 @@ class StoreWriter:
         self.dtype = np.dtype(id_dtype(len(tokenizer)))
         self._tokenizer = tokenizer
         self._open = ExitStack()
-        self._names = (*FILES, *([Capitals().file] if capitals else []))
+        self._names = (*FILES, *([CapitalColumn().file] if capitals else []))
         self._files = [_DigestedFile(folder / name, self._open) for name in self._names]
         self._tokens = self._sentences = self._documents = self._unknown = 0
         self._at_document_end = False

@@ -60,7 +60,7 @@ class Column(ABC):
 
 
 @dataclass(frozen=True)
-class Capitals(Column):
+class CapitalColumn(Column):
     """1 for tokens of words that begin with a capital letter; written while the text is encoded."""
 
     name: ClassVar[str] = "capitals"
@@ -72,7 +72,7 @@ class Capitals(Column):
 def with_needed(columns: Sequence[Column]) -> tuple[Column, ...]:
     """The columns after those that they are made of, each name once.
 
-    >>> [column.name for column in with_needed([Capitals(), Capitals()])]
+    >>> [column.name for column in with_needed([CapitalColumn(), CapitalColumn()])]
     ['capitals']
     """
     needed = [*(need() for column in columns for need in column.needs), *columns]
@@ -81,12 +81,12 @@ def with_needed(columns: Sequence[Column]) -> tuple[Column, ...]:
 
 def reads_capitals(columns: Sequence[Column]) -> bool:
     """Whether one of the columns is of capital letters."""
-    return any(isinstance(column, Capitals) for column in columns)
+    return any(isinstance(column, CapitalColumn) for column in columns)
 
 
 def write_columns(folder: Path, info: StoreInfo, tokenizer: Tokenizer, columns: Sequence[Column]) -> StoreInfo:
     """Add columns to a store whose other files are written; returns the facts with their digests."""
-    derived = [column for column in columns if not isinstance(column, Capitals)]
+    derived = [column for column in columns if not isinstance(column, CapitalColumn)]
     if not derived:
         return info
 

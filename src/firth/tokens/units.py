@@ -24,7 +24,7 @@ from firth.errors import CorpusError
 from firth.files import digest_bytes
 from firth.text.segment import HAN
 from firth.tokens import _unit_kernels as kernels
-from firth.tokens.columns import BEGINS, CONTINUES, Capitals, Column, ColumnText
+from firth.tokens.columns import BEGINS, CONTINUES, CapitalColumn, Column, ColumnText
 from firth.tokens.tokenizer import SPACE_MARK, Tokenizer
 
 assert (BEGINS, CONTINUES) == (kernels.BEGINS, kernels.CONTINUES)
@@ -34,12 +34,12 @@ _DELTA, _THRESHOLD = 5.0, 100.0  # as in word2vec's phrases
 _MAX_PHRASE = 4  # words
 _MAX_FILE = 1 << 30  # bytes of a gazetteer
 _MAX_ENTRY = 64  # tokens of an entity
-_NAME_TAGS = ("nr", "ns", "nt", "nz")  # persons, places, organisations, other proper nouns (ICTCLAS)
+_NAME_TAGS = ("nr", "ns", "nt", "nz")  # persons, locations, organisations, other proper nouns (ICTCLAS)
 _MARKS = re.compile(rf"^(?:##|{SPACE_MARK}|\u0120)")
 
 
 @dataclass(frozen=True)
-class Phrases(Column):
+class PhraseColumn(Column):
     """Collocations."""
 
     name: ClassVar[str] = "phrases"
@@ -52,12 +52,12 @@ class Phrases(Column):
 
 
 @dataclass(frozen=True)
-class Entities(Column):
+class EntityColumn(Column):
     """Names, and the entries of a gazetteer."""
 
     gazetteer: Gazetteer | None = None
     name: ClassVar[str] = "entities"
-    needs: ClassVar[tuple[type[Column], ...]] = (Capitals,)
+    needs: ClassVar[tuple[type[Column], ...]] = (CapitalColumn,)
 
     @property
     def key(self) -> str:
@@ -66,7 +66,7 @@ class Entities(Column):
     def values(self, text: ColumnText) -> npt.NDArray[Any]:
         found = np.zeros(text.ids.size, dtype=np.uint8)
         proper, names = _proper_words(text), _tagged_names(text)
-        vocabulary, capitals = text.tokenizer.vocabulary, text.columns[Capitals.name]
+        vocabulary, capitals = text.tokenizer.vocabulary, text.columns[CapitalColumn.name]
         is_word, is_letter = is_word_token(vocabulary), np.array([len(_MARKS.sub("", one)) == 1 for one in vocabulary])
         kernels.mark_names(
             text.ids, text.word_starts, text.sentences, capitals, is_word, is_letter, proper, names, found
@@ -82,12 +82,16 @@ def make_columns(names: Sequence[str], gazetteer: Gazetteer | None = None) -> tu
     >>> [column.name for column in make_columns(["phrases", "entities"])]
     ['phrases', 'entities']
     """
-    made: dict[str, Column] = {"capitals": Capitals(), "phrases": Phrases(), "entities": Entities(gazetteer)}
+    made: dict[str, Column] = {
+        "capitals": CapitalColumn(),
+        "phrases": PhraseColumn(),
+        "entities": EntityColumn(gazetteer),
+    }
     return tuple(made[name] for name in names)
 
 
 def is_word_token(vocabulary: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Whether each token begins with a letter or digit, special marks aside."""
+    """Whether each token begins with a letter or digit after the prefix of its tokenizer."""
     return np.array([_MARKS.sub("", token)[:1].isalnum() for token in vocabulary], dtype=np.bool_)
 
 
@@ -130,7 +134,7 @@ def _proper_words(text: ColumnText) -> npt.NDArray[np.uint64]:
     """Words that, within sentences, are capitalised more often than not."""
     keys, begins, _, initial = _words(text)
     inner = keys[~initial]
-    capital = text.columns[Capitals.name][begins[~initial]] > 0
+    capital = text.columns[CapitalColumn.name][begins[~initial]] > 0
     distinct, inverse = np.unique(inner, return_inverse=True)
     share = np.bincount(inverse, weights=capital, minlength=distinct.size) / np.maximum(np.bincount(inverse), 1)
     return np.ascontiguousarray(distinct[share > 0.5])
