@@ -11,7 +11,7 @@ import torch
 
 from firth.errors import RecipeError
 from firth.fit.batches import Batches, Cursor
-from firth.fit.staged import staged_batches
+from firth.fit.layouts import staged_batches
 from firth.nets.batch import Batch
 from firth.nets.network import Vocabulary, build_network
 from firth.nets.recipe import NetRecipe
@@ -25,8 +25,9 @@ from firth.text.corpus import read_corpus
 from firth.tokens.build import open_tokens
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
+from firth.tokens.structure import make_columns
 from firth.tokens.tokenizer import BOS, EOS, MASK
-from firth.tokens.units import is_character, make_columns
+from firth.tokens.units import is_character
 from tests.objectives.small_stores import numbered, small_recipe, store_of
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "new", "york", "##er", "is", "大", "学", "好"]

@@ -16,8 +16,9 @@ from firth.tokens.build import open_store, open_tokens
 from firth.tokens.columns import BEGINS, OUTSIDE
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import FILES, TokenStore
+from firth.tokens.structure import make_columns
 from firth.tokens.tokenizer import Tokenizer
-from firth.tokens.units import Gazetteer, make_columns, read_gazetteer
+from firth.tokens.units import Gazetteer, read_gazetteer
 
 NAMES = ("capitals", "phrases", "entities")
 RECIPE = TokenizerRecipe(model="wordpiece", vocab_size=400, lowercase=True, min_count=1)

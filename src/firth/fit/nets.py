@@ -18,13 +18,14 @@ from firth.fit import resolve
 from firth.fit.batches import Batches, vocabulary_of
 from firth.fit.cost import TrainingCosts
 from firth.fit.languages import language_mixture, with_languages
+from firth.fit.layouts import staged_batches, with_material
 from firth.fit.loop import BatchSource, TrainingModule, make_training_module, measure_losses, weighted_sum
 from firth.fit.mixture import MixtureSource
 from firth.fit.optimisers import make_optimiser
 from firth.fit.parallel import make_batches
 from firth.fit.preflight import describe, make_plan
 from firth.fit.run import TrainingResult, TrainingRun
-from firth.fit.staged import StagedSource, staged_batches
+from firth.fit.staged import StagedSource
 from firth.fit.trainer import NetTrainer, note_threads, torch_settings
 from firth.fit.units import note_units, recipe_columns
 from firth.lm.language_model import UnknownWordModel
@@ -60,6 +61,7 @@ def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None
         if reason:
             note(f"chosen: {reason}")
     tokenizer, store = run.open_tokens(recipe.tokenizer, recipe_columns(recipe, run.gazetteer))
+    recipe = with_material(recipe, store, run.settings, further=start is not None)
     note_units(recipe.columns, store, run.gazetteer)
     if run.seed < 0:
         raise RecipeError(f"--seed {run.seed} must be 0 or more.")
@@ -182,11 +184,11 @@ def _open_batches(
     tokenizer: Tokenizer,
     store: TokenStore,
     heads: Sequence[ObjectiveHead],
-) -> Batches | MixtureSource | StagedSource[Batches]:
+) -> Batches | MixtureSource | StagedSource:
     """The batches of a text, or the mixture of those of several languages; of several stages those of each."""
     if isinstance(corpus, MultilingualCorpus):
         return language_mixture(recipe, corpus, tokenizer, heads, run.seed, run.threads)
-    if len(recipe.stages) > 1:
+    if len(recipe.stages) > 1 or any(one.lays_out for one in recipe.objectives):
         return staged_batches(recipe, store, heads, run.seed)
     return make_batches(recipe, store, heads, run.seed)
 

@@ -14,6 +14,7 @@ import torch
 from firth.errors import ArgumentError, RecipeError
 from firth.fit import resolve
 from firth.fit.batches import Batches, Cursor, vocabulary_of
+from firth.fit.layouts import LaidOutBatches, ObjectiveMixture, staged_batches, with_material
 from firth.fit.run import Text, open_corpus
 from firth.fit.units import note_units, recipe_columns
 from firth.nets.batch import Batch
@@ -62,6 +63,7 @@ def noise(
     sized = resolve.resolve_vocabulary(found, setting_list(settings), corpus).recipe
     gazetteer = None if entities is None else read_gazetteer(entities)
     tokenizer, store = open_tokens(sized.tokenizer, corpus, threads, recipe_columns(sized, gazetteer))
+    sized = with_material(sized, store, setting_list(settings))
     note_units(sized.columns, store, gazetteer)
     length = min(sized.sequence.length, resolve.useful_length(sized, store))
     sized = replace(sized.with_tokenizer(tokenizer.recipe), sequence=replace(sized.sequence, length=length))
@@ -73,7 +75,7 @@ def noise(
         measured, read = _measure(sized, store, heads, seed, begin, -(-tokens // len(sized.stages)))
         total += read
         for one in sized.objectives:
-            if one.name in heads:
+            if one.name in measured and one.weight_at(begin):
                 entries[_stage_name(one, begin)] = {
                     "measured": measured[one.name].shares(),
                     "stated": one.at(begin).published_noise(),
@@ -89,22 +91,32 @@ def noise(
 def _measure(
     recipe: NetRecipe, store: TokenStore, heads: Mapping[str, ObjectiveHead], seed: int, begin: float, tokens: int
 ) -> tuple[dict[str, NoiseCounts], int]:
-    """What each objective does in the stage at a fraction of the training, and the tokens that were measured."""
-    batches = Batches(recipe, store, list(heads.values()), seed, begin)
-    measured = {name: NoiseCounts() for name in heads}
-    cursor, read = Cursor(), 0
-    while read < tokens and cursor.epoch == 0:
-        parts, cursor = batches.step(cursor)
-        for batch in parts:
-            read += batch.tokens
-            for name, head in heads.items():
-                measured[name].add(head, batch)
-    return measured, read
+    """What each objective does in the stage at a fraction of the training, and the tokens that were measured.
+
+    One that makes sequences of its own is measured in those, the others in the sequences of the text.
+    """
+    source = staged_batches(recipe, store, list(heads.values()), seed).at(begin)
+    sources = source.sources if isinstance(source, ObjectiveMixture) else (source,)
+    measured, total = dict[str, NoiseCounts](), 0
+    for batches in sources:
+        assert isinstance(batches, Batches)
+        own = batches.objectives[:1] if isinstance(batches, LaidOutBatches) else batches.objectives
+        counts = {head.name: NoiseCounts() for head in own}
+        cursor, read = Cursor(), 0
+        while read < tokens and cursor.epoch == 0:
+            parts, cursor = batches.step(cursor)
+            for batch in parts:
+                read += batch.tokens
+                for head in own:
+                    counts[head.name].add(head, batch)
+        measured, total = measured | counts, total + read
+    return measured, total
 
 
 def _stage_name(objective: Objective, begin: float) -> str:
     """The name of an objective, with that of its stage if it has several."""
-    return f"{objective.name}.{objective.at(begin).stage_name}" if objective.stages else objective.name
+    stage = objective.at(begin).stage_name if objective.stages else ""
+    return f"{objective.name}.{stage}" if stage else objective.name
 
 
 def _with_objectives(recipe: str | NetRecipe, settings: Settings) -> NetRecipe:

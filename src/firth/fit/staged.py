@@ -3,38 +3,50 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Mapping
+from typing import Protocol
 
-from firth.fit.batches import Batches, Cursor
-from firth.fit.mixture import EpochSource
+from firth.fit.batches import Cursor
 from firth.nets.batch import Batch
-from firth.nets.recipe import NetRecipe
-from firth.objectives.heads.head import ObjectiveHead
-from firth.tokens.store import TokenStore
-
-S = TypeVar("S", bound=EpochSource)
 
 
-class StagedSource(Generic[S]):
+class StageSource(Protocol):
+    """The batches of a stage."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of an epoch."""
+
+    @property
+    def split(self) -> int:
+        """Sentences longer than a sequence."""
+
+    def step(self, cursor: Cursor, length: int | None = None) -> tuple[list[Batch], Cursor]:
+        """The batches of the step at a cursor, and the cursor of the next step."""
+
+    def fixed(self, tokens: int) -> list[Batch]:
+        """Validation batches of about `tokens` tokens."""
+
+
+class StagedSource:
     """A source of batches for each stage. Cursors go on from stage to stage; without a stage, it is the last one.
 
     >>> from typing import cast
-    >>> staged = StagedSource(cast("dict[float, EpochSource]", {0.0: "first", 0.5: "second"}))
+    >>> staged = StagedSource(cast("dict[float, StageSource]", {0.0: "first", 0.5: "second"}))
     >>> staged.at(0.49), staged.at(0.5), staged.last
     ('first', 'second', 'second')
     """
 
-    def __init__(self, stages: Mapping[float, S]) -> None:
+    def __init__(self, stages: Mapping[float, StageSource]) -> None:
         """`stages`: the fraction of the training at which each begins -> its batches."""
         self.begins, self.sources = sorted(stages), [stages[begin] for begin in sorted(stages)]
 
-    def at(self, progress: float) -> S:
+    def at(self, progress: float) -> StageSource:
         """The batches after a fraction of the training."""
         return self.sources[max(bisect_right(self.begins, progress) - 1, 0)]
 
     @property
-    def last(self) -> S:
+    def last(self) -> StageSource:
         """The batches of the last stage."""
         return self.sources[-1]
 
@@ -55,10 +67,3 @@ class StagedSource(Generic[S]):
     def fixed(self, tokens: int) -> list[Batch]:
         """Validation batches of the last stage."""
         return self.last.fixed(tokens)
-
-
-def staged_batches(
-    recipe: NetRecipe, store: TokenStore, objectives: Sequence[ObjectiveHead], seed: int
-) -> StagedSource[Batches]:
-    """The batches of a text in each stage of a recipe."""
-    return StagedSource({begin: Batches(recipe, store, objectives, seed, begin) for begin in recipe.stages})

@@ -109,6 +109,15 @@ class Objective(ABC):
         """Positions of the source and of the decoder's input that it makes of a token of text; None: it makes none."""
         return None
 
+    def lacks(self, store: Any) -> str:
+        """What a text, in a token store, must have for it and has not; empty: nothing."""
+        return ""
+
+    @property
+    def own_segments(self) -> int:
+        """Segment embeddings that it alone uses."""
+        return 0
+
     @property
     def requires(self) -> tuple[str, ...]:
         """The columns of the token store that its noise or its labels are made of."""

@@ -31,6 +31,8 @@ class ColumnText(NamedTuple):
     word_starts: npt.NDArray[np.bool_]
     sentences: npt.NDArray[np.int64]
     """The offset of each sentence, and the end."""
+    documents: npt.NDArray[np.int64]
+    """The first sentence of each document, and the end."""
     columns: dict[str, npt.NDArray[Any]]
     """The columns before it."""
 
@@ -93,11 +95,12 @@ def write_columns(folder: Path, info: StoreInfo, tokenizer: Tokenizer, columns: 
     def read(name: str, dtype: str) -> npt.NDArray[Any]:
         return np.asarray(np.memmap(folder / name, dtype=dtype, mode="r"))
 
-    ids, starts, sentences, _ = map(read, FILES, (info.dtype, "bool", "uint64", "uint64"))
+    ids, starts, sentences, documents = map(read, FILES, (info.dtype, "bool", "uint64", "uint64"))
+    bounds = sentences.view(np.int64), documents.view(np.int64)
     made = {name: read(*file) for name, file in info.columns.items()}
     files = dict(info.files)
     for column in derived:
-        values = column.values(ColumnText(tokenizer, ids, starts, sentences.view(np.int64), made))
+        values = column.values(ColumnText(tokenizer, ids, starts, *bounds, made))
         assert values.shape == ids.shape
         assert values.dtype == column.dtype
         (folder / column.file).write_bytes(values.data)

@@ -35,7 +35,8 @@ _MAX_PHRASE = 4  # words
 _MAX_FILE = 1 << 30  # bytes of a gazetteer
 _MAX_ENTRY = 64  # tokens of an entity
 _NAME_TAGS = ("nr", "ns", "nt", "nz")  # persons, locations, organisations, other proper nouns (ICTCLAS)
-_MARKS = re.compile(rf"^(?:##|{SPACE_MARK}|\u0120)")
+PREFIXES = re.compile(rf"^(?:##|{SPACE_MARK}|\u0120)")
+"""The prefixes of tokens that are no part of the text."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,10 @@ class EntityColumn(Column):
         found = np.zeros(text.ids.size, dtype=np.uint8)
         proper, names = _proper_words(text), _tagged_names(text)
         vocabulary, capitals = text.tokenizer.vocabulary, text.columns[CapitalColumn.name]
-        is_word, is_letter = is_word_token(vocabulary), np.array([len(_MARKS.sub("", one)) == 1 for one in vocabulary])
+        is_word, is_letter = (
+            is_word_token(vocabulary),
+            np.array([len(PREFIXES.sub("", one)) == 1 for one in vocabulary]),
+        )
         kernels.mark_names(
             text.ids, text.word_starts, text.sentences, capitals, is_word, is_letter, proper, names, found
         )
@@ -76,23 +80,9 @@ class EntityColumn(Column):
         return found
 
 
-def make_columns(names: Sequence[str], gazetteer: Gazetteer | None = None) -> tuple[Column, ...]:
-    """The columns of these names.
-
-    >>> [column.name for column in make_columns(["phrases", "entities"])]
-    ['phrases', 'entities']
-    """
-    made: dict[str, Column] = {
-        "capitals": CapitalColumn(),
-        "phrases": PhraseColumn(),
-        "entities": EntityColumn(gazetteer),
-    }
-    return tuple(made[name] for name in names)
-
-
 def is_word_token(vocabulary: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Whether each token begins with a letter or digit after the prefix of its tokenizer."""
-    return np.array([_MARKS.sub("", token)[:1].isalnum() for token in vocabulary], dtype=np.bool_)
+    return np.array([PREFIXES.sub("", token)[:1].isalnum() for token in vocabulary], dtype=np.bool_)
 
 
 def is_character(vocabulary: Sequence[str]) -> npt.NDArray[np.bool_]:
@@ -101,7 +91,7 @@ def is_character(vocabulary: Sequence[str]) -> npt.NDArray[np.bool_]:
     >>> is_character(["[MASK]", "the", "大", "##学", "大学"]).tolist()
     [False, False, True, True, False]
     """
-    plain = (_MARKS.sub("", token) for token in vocabulary)
+    plain = (PREFIXES.sub("", token) for token in vocabulary)
     return np.array([len(token) == 1 and HAN.match(token) is not None for token in plain], dtype=np.bool_)
 
 
