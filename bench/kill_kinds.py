@@ -52,6 +52,7 @@ _NETS = {
     "bert": f"{_BRIEF} {_TRANSFORMER}",
     "bert-wwm": f"{_BRIEF} {_TRANSFORMER}",
     "ernie": f"{_BRIEF} {_TRANSFORMER}",
+    "ernie2": f"{_BRIEF} {_TRANSFORMER}",
     "roberta": f"{_BRIEF} {_TRANSFORMER}",
     "albert": f"{_BRIEF} {_TRANSFORMER}",
     "spanbert": f"{_BRIEF} {_TRANSFORMER}",

@@ -153,6 +153,8 @@ RECIPES: dict[str, RecipeEntry] = {
         "Cui et al., Pre-Training with Whole Word Masking for Chinese BERT", "bert"),
     "ernie": _entry(knowledge.ernie, 2019,
         "Sun et al., ERNIE: Enhanced Representation through Knowledge Integration", "bert-wwm"),
+    "ernie2": _entry(knowledge.ernie2, 2020,
+        "Sun et al., ERNIE 2.0: A Continual Pre-training Framework for Language Understanding", "ernie"),
     "roberta": _entry(nets.roberta, 2019,
         "Liu et al., RoBERTa: A Robustly Optimized BERT Pretraining Approach", "bert"),
     "spanbert": _entry(nets.spanbert, 2019,
