@@ -1,7 +1,7 @@
 """Batches of objectives with sequences of their own, mixed with those of the text, in the stages of a run.
 
-Every step is of one kind of sequences: those of the text, or those of one objective. All kinds that are trained in a
-stage have an equal share of its steps.
+Every step is of one kind of sequences: those of the text, or those of one objective. A kind of p of the tokens has a
+share of the steps of a stage that is proportional to p^alpha.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 from firth.errors import CorpusError
 from firth.fit.batches import Batches, Cursor
-from firth.fit.mixture import ROUND, MixtureSource
+from firth.fit.mixture import ROUND, MixtureSource, power_weights
 from firth.fit.resolve import is_unset
 from firth.fit.rows import BatchRows, PackedRows, bounds_of
 from firth.fit.staged import StagedSource
@@ -108,13 +108,10 @@ class LaidOutBatches(ObjectiveBatches):
 
 
 class ObjectiveMixture(MixtureSource):
-    """An equal mixture. A source is read at the number of the step, whichever steps were its own.
+    """A weighted mixture. A source is read at the number of the step, whichever steps were its own.
 
     So its position does not depend on the sources of earlier stages.
     """
-
-    def __init__(self, sources: Sequence[Batches], seed: int) -> None:
-        super().__init__(sources, [1.0] * len(sources), seed)
 
     def source_at(self, cursor: Cursor) -> tuple[int, int]:
         """The number of the source of a step, and the number of the step."""
@@ -136,14 +133,17 @@ def staged_batches(
     found = {one.name: one.find(stored_text(store)) for one in laid_out}
     others = [one for one in objectives if one not in laid_out]
     of_tokens = [one for one in others if not one.objective.needs_pairs]
+    sizes = dict[str, int]()
     stages = {}
     for begin in recipe.stages:
-        sources: list[Batches] = [ObjectiveBatches(recipe, store, others, seed, begin, 0)]
+        sources: dict[str, Batches] = {"": ObjectiveBatches(recipe, store, others, seed, begin, 0)}
         for task, one in enumerate(laid_out, 1):
             if one.objective.weight_at(begin) and len(found[one.name]):
                 heads = [one, *of_tokens]
-                sources.append(LaidOutBatches(recipe, store, heads, seed, begin, task, found[one.name]))
-        stages[begin] = ObjectiveMixture(sources, seed)
+                sources[one.name] = LaidOutBatches(recipe, store, heads, seed, begin, task, found[one.name])
+        sizes = {name: source.tokens for name, source in sources.items() if name not in sizes} | sizes
+        weights = power_weights([sizes[name] for name in sources], recipe.sampling.batches)
+        stages[begin] = ObjectiveMixture(list(sources.values()), weights, seed)
     return StagedSource(stages)
 
 
@@ -156,7 +156,7 @@ def with_material(
     """
     lacking = {one.name: lacks for one in recipe.objectives if (lacks := one.lacks(store))}
     for name, what in lacking.items():
-        note(f"there are no {what} in the text: {name} is not trained")
+        note(f"the text has no, or hardly any, {what}: {name} is not trained")
     if not lacking:
         return recipe
     kept = tuple(one for one in recipe.objectives if one.name not in lacking)

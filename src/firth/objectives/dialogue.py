@@ -23,7 +23,8 @@ class DialogueLM(LaidOutObjective):
 
     name: ClassVar[str] = "dlm"
     column: ClassVar[str] = "turns"
-    material: ClassVar[str] = "dialogues, with lines such as A: and B:"
+    material: ClassVar[str] = "dialogues (lines such as A: hello)"
+    least: ClassVar[float] = 0.01
 
     def check(self, recipe: NetRecipe) -> None:
         super().check(recipe)

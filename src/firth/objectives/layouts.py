@@ -26,6 +26,8 @@ class LaidOutObjective(Objective):
     """The column of the token store that tells its examples."""
     material: ClassVar[str] = "documents of two sentences"
     """What the text must have."""
+    least: ClassVar[float] = 0.0
+    """The fraction of the sentences below which examples are taken for chance."""
 
     def check(self, recipe: NetRecipe) -> None:
         super().check(recipe)
@@ -61,8 +63,11 @@ class LaidOutObjective(Objective):
         return 0.0  # one for each sequence
 
     def lacks(self, store: Any) -> str:
+        if self.column and self.column not in store.columns:
+            return self.material
         if self.column:
-            return "" if self.column in store.columns and store.columns[self.column].any() else self.material
+            share = np.count_nonzero(store.columns[self.column][store.sentences[:-1]]) / store.info.sentences
+            return "" if share > self.least else self.material
         return "" if (np.diff(store.documents.astype(np.int64)) > 1).any() else self.material
 
     def published_noise(self) -> dict[str, float]:

@@ -46,4 +46,4 @@ class SentenceReordering(LaidOutObjective):
     def build(self, recipe: NetRecipe, vocabulary: Vocabulary, network: Network) -> ObjectiveHead:
         from firth.objectives.heads.reordering import ReorderingHead
 
-        return ReorderingHead(self, recipe, vocabulary)
+        return ReorderingHead(self, recipe, vocabulary, self.segments)

@@ -45,4 +45,5 @@ def ernie2() -> NetRecipe:
         embedding=replace(base.embedding, segments=2, tasks=1 + len(sentences)),
         objectives=(base.objectives[0], Capitalisation(begin=0.25), TokenDocument(begin=0.25), *sentences),
         sequence=replace(base.sequence, format="doc-sentences"),
+        sampling=replace(base.sampling, batches=0.5),
     )

@@ -44,8 +44,12 @@ class DialogueHead(LaidOutHead):
     def lay_out(self, examples: Integers, text: StoredText, limit: int, rng: np.random.Generator) -> Sequences:
         """Triples of turns, from a random one of the first three on; half have one replaced by that of another."""
         documents = examples[:, 3]
-        number = np.arange(len(examples)) - np.searchsorted(documents, documents)
-        begins = (number - rng.integers(0, _TURNS, len(text.documents))[documents]) % _TURNS == 0
+        firsts = np.searchsorted(documents, documents)
+        turns = np.searchsorted(documents, documents, side="right") - firsts
+        # A dialogue of three turns has a single triple.
+        shift = np.floor(rng.random(len(text.documents))[documents] * np.clip(turns - 2, 1, _TURNS)).astype(np.int64)
+        begins = (np.arange(len(examples)) - firsts - shift) % _TURNS == 0
+        begins &= np.arange(len(examples)) - firsts >= shift
         first = np.flatnonzero(begins[: len(examples) - 2])
         first = first[documents[first] == documents[first + 2]]
         triples = first[:, None] + np.arange(_TURNS)

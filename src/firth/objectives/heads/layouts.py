@@ -8,15 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from firth.nets.batch import Batch
-from firth.nets.network import Vocabulary
+from firth.nets.batch import Batch, Loss
+from firth.nets.dropout import DropoutRng
+from firth.nets.network import HiddenStates, Network, Vocabulary
 from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.pairs import PairClassificationHead
 from firth.objectives.layouts import LaidOutObjective
 from firth.objectives.sequences import Integers, Sequences, StoredText
-
-SPECIAL = 2
-"""Special tokens of a sequence beside the end of each segment but the last: its opening, and that end."""
 
 
 class LaidOutHead(PairClassificationHead):
@@ -45,6 +43,11 @@ class LaidOutHead(PairClassificationHead):
 
     def positions(self, batch: Batch) -> Tensor:
         return super().positions(batch) if self.label_key in batch.labels else torch.zeros(0, dtype=torch.int64)
+
+    def loss(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Loss:
+        if self.label_key not in batch.labels:
+            return Loss(torch.zeros(()), 0)
+        return super().loss(network, states, batch, rng)
 
     def pair_labels(self, batch: Batch) -> Tensor | None:  # type: ignore[override]
         return None

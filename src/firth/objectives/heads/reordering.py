@@ -8,7 +8,7 @@ from firth.nets.network import Vocabulary
 from firth.nets.recipe import NetRecipe
 from firth.objectives._layout_kernels import permute_paragraphs
 from firth.objectives.heads.layouts import LaidOutHead
-from firth.objectives.reordering import SentenceReordering
+from firth.objectives.layouts import LaidOutObjective
 from firth.objectives.sequences import Integers, Sequences, StoredText
 
 
@@ -17,9 +17,9 @@ class ReorderingHead(LaidOutHead):
 
     tells_segments = False
 
-    def __init__(self, objective: SentenceReordering, recipe: NetRecipe, vocabulary: Vocabulary) -> None:
+    def __init__(self, objective: LaidOutObjective, recipe: NetRecipe, vocabulary: Vocabulary, segments: int) -> None:
         super().__init__(objective, recipe, vocabulary)
-        self.segments = objective.segments
+        self.segments = segments
 
     def find(self, text: StoredText) -> Integers:
         """The documents of two sentences or more."""
