@@ -23,7 +23,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 BAD = {
-    "missing": (None, "there is no file"),
+    "missing": (None, "no such file"),
     "empty": ("", "holds no entity"),
     "nothing": ("Zanzibar\nAtlantis\n", "none of the 2 entities of"),
 }

@@ -196,6 +196,20 @@ def test_dialogues_have_roles_and_replaced_turns(first: Text) -> None:
     assert not opening.any(), "speakers are removed"
 
 
+def test_a_turn_of_the_same_dialogue_is_no_replacement() -> None:
+    """Among few dialogues some partners are of the same one: such sequences stay as they are, and real."""
+    text = opened(ernie(), dialogues(2))
+    head, stored = heads_of(text)["dlm"], stored_text(text[1])
+    assert isinstance(head, LaidOutHead)
+    for seed in range(20):
+        made = head.lay_out(head.find(stored), stored, 60, np.random.default_rng(seed))
+        sentence = np.searchsorted(stored.sentences, made.starts, side="right") - 1
+        document = np.searchsorted(stored.documents, sentence, side="right") - 1
+        real = (document == document[:, :1]).all(1)
+        assert np.array_equal(made.labels["dlm.labels"] == 0, real)
+        assert (np.diff(sentence[real], axis=1) == 1).all()
+
+
 def test_roles_replace_segments(first: Text) -> None:
     """[CLS] a [SEP] b [SEP] c [SEP] twice in a row: QRQ and QQR."""
     head = heads_of(first)["dlm"]

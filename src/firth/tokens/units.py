@@ -10,9 +10,8 @@ the segmenter's dictionary tags as names, and the entries of a gazetteer, which 
 
 from __future__ import annotations
 
-import gzip
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +21,8 @@ import numpy.typing as npt
 
 from firth.errors import CorpusError
 from firth.files import digest_bytes
+from firth.text.files import find_files
+from firth.text.readers import read_lines
 from firth.text.segment import HAN
 from firth.tokens import _unit_kernels as kernels
 from firth.tokens.columns import BEGINS, CONTINUES, CapitalColumn, Column, ColumnText
@@ -32,7 +33,7 @@ assert (BEGINS, CONTINUES) == (kernels.BEGINS, kernels.CONTINUES)
 _MAX_WORDS = 1 << 24  # words at the beginning of a text whose frequencies are counted
 _DELTA, _THRESHOLD = 5.0, 100.0  # as in word2vec's phrases
 _MAX_PHRASE = 4  # words
-_MAX_FILE = 1 << 30  # bytes of a gazetteer
+_MAX_ENTRIES = 10_000_000  # of a gazetteer
 _MAX_ENTRY = 64  # tokens of an entity
 _NAME_TAGS = ("nr", "ns", "nt", "nz")  # persons, locations, organisations, other proper nouns (ICTCLAS)
 PREFIXES = re.compile(rf"^(?:##|{SPACE_MARK}|\u0120)")
@@ -198,39 +199,22 @@ def read_gazetteer(path: str | Path) -> Gazetteer:
     ...     read_gazetteer(file.name).entries
     ('巴黎', '法国')
     """
-    path = Path(path)
-    triples = path.name.removesuffix(".gz").endswith(".spo")
+    sources = find_files([path])
+    if len(sources) != 1:
+        raise CorpusError(f"{path} is not a single file: name one with an entity on each line.")
+    triples = ".spo" in Path(path).suffixes
     found: dict[str, None] = {}
-    for number, line in enumerate(_lines(path), 1):
-        if not (line := line.strip()):
+    for number, line in read_lines(sources[0]):
+        if not line.strip():
             continue
         parts = line.split("\t")
         if triples and len(parts) != 3:
-            raise CorpusError(f"{path}, line {number} has {len(parts)} columns: give subject, predicate and object.")
+            raise CorpusError(f"line {number + 1} of {path} has {len(parts)} columns: give subject, predicate, object.")
         for entry in (parts[0], parts[2]) if triples else (line,):
             if entry := entry.strip():
                 found[entry] = None
     if not found:
         raise CorpusError(f"{path} holds no entity: put one on each line.")
+    if len(found) > _MAX_ENTRIES:
+        raise CorpusError(f"{path} has {len(found):,} entities: name at most {_MAX_ENTRIES:,}.")
     return Gazetteer(tuple(found), str(path))
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """The lines of a text file, which may be compressed."""
-    try:
-        opened = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")  # noqa: SIM115 (closed below)
-        with opened as file:
-            data = file.read(_MAX_FILE + 1)
-    except FileNotFoundError:
-        raise CorpusError(f"there is no file {path}: name one with an entity on each line.") from None
-    except (OSError, EOFError) as error:
-        raise CorpusError(f"{path} cannot be read ({error}): name a file with an entity on each line.") from None
-    if len(data) > _MAX_FILE:
-        raise CorpusError(f"{path} is longer than {_MAX_FILE >> 30} GB: name a shorter list of entities.")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise CorpusError(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8.") from None
-    if "\0" in text:
-        raise CorpusError(f"{path} is not a text: name a file with an entity on each line.")
-    return iter(text.splitlines())
