@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file
 
+from firth.artifact.formats.huggingface import export_huggingface, import_huggingface
+from firth.artifact.models import load
+from firth.fit.adapt import adapt
+from firth.fit.finetune import finetune
 from firth.fit.layouts import ObjectiveMixture, with_material
 from firth.fit.nets import NetTrainer, open_trainer
 from firth.fit.resolve import fill_in, unset_fields
@@ -126,3 +132,39 @@ def test_a_finished_run_without_some_objectives_is_found_again(tmp_path: Path) -
         assert again.recipe == model.recipe  # type: ignore[union-attr]
     assert {"objectives", "dlm.weight", "embedding.segments"} <= unset_fields(ernie(), (), None)
     assert "objectives" not in unset_fields(ernie(), ["objectives=mlm"], None)
+
+
+def test_a_trained_model_is_adapted_fine_tuned_and_exported(tmp_path: Path) -> None:
+    """Tasks keep their numbers, and a text without examples leaves the other parameters as they are."""
+    options: dict[str, Any] = {"budget": "2ktok", "threads": 1}
+    train("ernie2", documents(), out=tmp_path / "model", size="tiny", settings=list(SMALL), **options)
+    adapted = adapt(tmp_path / "model", documents(20), out=tmp_path / "adapted", **options)
+    assert set(adapted.recipe.names) == set(ernie2().names)  # type: ignore[union-attr]
+    poor = [["w1 w2 w3 .", "w4 w5 ."]] * 20
+    less = adapt(tmp_path / "model", poor, out=tmp_path / "less", **options)
+    assert set(less.recipe.names) == {"mlm", "elsewhere", "reordering", "distance"}  # type: ignore[union-attr]
+    assert less.recipe.embedding == adapted.recipe.embedding  # type: ignore[union-attr]
+    before, after = (load_file(tmp_path / one / "model.safetensors") for one in ("model", "less"))
+    assert np.array_equal(
+        before["heads.discourse.classifier.weight"].numpy(), after["heads.discourse.classifier.weight"].numpy()
+    )
+    one, two = (each["embedding.tasks.weight"].numpy() for each in (before, after))
+    decayed = np.linalg.norm(two[3]) / np.linalg.norm(one[3])  # rows of tasks that are not trained only decay
+    assert np.allclose(two[3], decayed * one[3], rtol=1e-5, atol=0)
+    assert not np.allclose(two[1], decayed * one[1], rtol=1e-2, atol=0)
+    rows = "\n".join(f"{'a' if n % 2 else 'b'}\tw{n} w{n + 1}" for n in range(40))
+    (tmp_path / "train.tsv").write_text(f"label\ttext_a\n{rows}\n")
+    examples = {"train": tmp_path / "train.tsv", "dev": tmp_path / "train.tsv"}
+    finetune(tmp_path / "model", "classify", out=tmp_path / "task", threads=1, **examples)
+    for name, architecture in (("model", "ErnieForMaskedLM"), ("task", "ErnieForSequenceClassification")):
+        export_huggingface(load(tmp_path / name), tmp_path / f"hf-{name}")
+        config = json.loads((tmp_path / f"hf-{name}" / "config.json").read_bytes())
+        assert (config["architectures"], config["use_task_id"]) == ([architecture], True)
+        import_huggingface(tmp_path / f"hf-{name}", tmp_path / f"back-{name}")
+        models = [load(tmp_path / f"{where}{name}") for where in ("", "back-")]
+        if name == "task":
+            one, two = (model.predict(["w1 w2", "w3"]) for model in models)  # type: ignore[union-attr]
+            assert [each["label"] for each in one] == [each["label"] for each in two]
+        else:
+            one, two = (model.embed(["w1 w2"]) for model in models)  # type: ignore[union-attr]
+            assert np.allclose(one, two, rtol=0, atol=1e-5)

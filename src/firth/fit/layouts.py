@@ -137,10 +137,10 @@ def staged_batches(
     stages = {}
     for begin in recipe.stages:
         sources: dict[str, Batches] = {"": ObjectiveBatches(recipe, store, others, seed, begin, 0)}
-        for task, one in enumerate(laid_out, 1):
+        for one in laid_out:
             if one.objective.weight_at(begin) and len(found[one.name]):
                 heads = [one, *of_tokens]
-                sources[one.name] = LaidOutBatches(recipe, store, heads, seed, begin, task, found[one.name])
+                sources[one.name] = LaidOutBatches(recipe, store, heads, seed, begin, one.task, found[one.name])
         sizes = {name: source.tokens for name, source in sources.items() if name not in sizes} | sizes
         weights = power_weights([sizes[name] for name in sources], recipe.sampling.batches)
         stages[begin] = ObjectiveMixture(list(sources.values()), weights, seed)

@@ -114,7 +114,7 @@ class TrainingModule(nn.Module):
 
     def flops(self, batch: Batch) -> float:
         """Floating-point operations of a forward and backward pass over a batch."""
-        begun = [one for one in self.objectives if one.objective.begin <= batch.progress]
+        begun = [one for one in self.objectives if one.begin <= batch.progress]
         named = [one for one in begun if batch.objectives is None or one.name in batch.objectives]
         positions, tokens = self.needed_positions(named, batch), batch.ids.numel()
         predicted = 1.0 if positions is None else len(positions) / tokens

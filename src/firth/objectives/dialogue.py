@@ -22,6 +22,7 @@ class DialogueLM(LaidOutObjective):
     """Whether one of three turns of a dialogue is replaced; turns have roles instead of segments (Sun et al. 2019)."""
 
     name: ClassVar[str] = "dlm"
+    task: ClassVar[int] = 5
     column: ClassVar[str] = "turns"
     material: ClassVar[str] = "dialogues (lines such as A: hello)"
     least: ClassVar[float] = 0.01

@@ -19,6 +19,7 @@ class DiscourseRelation(LaidOutObjective):
     """The relation of two adjacent sentences, of which the marker that tells it is removed (Sun et al. 2020)."""
 
     name: ClassVar[str] = "discourse"
+    task: ClassVar[int] = 3
     column: ClassVar[str] = "discourse"
     material: ClassVar[str] = "sentences that begin with a discourse marker"
 

@@ -18,6 +18,7 @@ class SentenceDistance(LaidOutObjective):
     """Whether two sentences are adjacent, of one document, or of two (Sun et al. 2020)."""
 
     name: ClassVar[str] = "distance"
+    task: ClassVar[int] = 2
 
     @property
     def classes(self) -> int:

@@ -22,6 +22,8 @@ class LaidOutObjective(Objective):
 
     lays_out: ClassVar[bool] = True
     needs_output: ClassVar[bool] = False
+    task: ClassVar[int]
+    """Its row of the task embedding; 0 is that of the text."""
     column: ClassVar[str] = ""
     """The column of the token store that tells its examples."""
     material: ClassVar[str] = "documents of two sentences"
@@ -37,11 +39,10 @@ class LaidOutObjective(Objective):
                 f"{self.name} makes sequences of its own, which do not go with sequence.format={form}: set "
                 "sequence.format=segment-pair or doc-sentences."
             )
-        needed = 1 + sum(one.lays_out for one in recipe.objectives)
-        if 0 < tasks < needed:
+        if 0 < tasks <= self.task:
             raise RecipeError(
-                f"embedding.tasks={tasks} is too few for {self.name} and the other objectives: set it to {needed}, or "
-                "to 0 for none."
+                f"embedding.tasks={tasks} is too few for {self.name}, which is number {self.task}: set it to "
+                f"{self.task + 1}, or to 0 for none."
             )
 
     @property

@@ -18,6 +18,7 @@ class Relevance(LaidOutObjective):
     """Whether a text is what a headline announces, or a later part of it, or another text (after Sun et al. 2020)."""
 
     name: ClassVar[str] = "relevance"
+    task: ClassVar[int] = 4
     column: ClassVar[str] = "headlines"
     material: ClassVar[str] = "documents whose first line is a headline"
 

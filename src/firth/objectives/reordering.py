@@ -22,6 +22,7 @@ class SentenceReordering(LaidOutObjective):
     segments: int = 3
     """Segments of a paragraph, at most."""
     name: ClassVar[str] = "reordering"
+    task: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -245,7 +245,6 @@ class StoreWriter:
     def add(self, encoded: EncodedSentences, starts_document: npt.NDArray[np.bool_]) -> None:
         ids, word_starts, sentences, documents, *columns = self._files
         for column in columns:
-            assert encoded.capitals is not None
             column.write(encoded.capitals)
         ids.write(encoded.ids)
         word_starts.write(encoded.word_starts)

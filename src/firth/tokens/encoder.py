@@ -188,13 +188,16 @@ _MAX_CHUNK_BYTES = 1 << 26  # of distinct chunks; then the cache is cleared, whi
 _MAX_WORDS = 1 << 20  # of single sentences, cached likewise
 
 
+NO_CAPITALS = np.zeros(0, dtype=np.uint8)
+
+
 class EncodedSentences(NamedTuple):
     """The concatenated tokens of sentences, with the number of tokens of each."""
 
     ids: npt.NDArray[Any]
     word_starts: npt.NDArray[np.bool_]
     lengths: npt.NDArray[np.int64]
-    capitals: npt.NDArray[np.uint8] | None = None  # whether the word of each token begins with a capital letter
+    capitals: npt.NDArray[np.uint8] = NO_CAPITALS  # if asked for: whether a token's word begins with a capital letter
 
 
 class ChunkTokens(NamedTuple):

@@ -116,7 +116,7 @@ def encode_job(config: JobConfig) -> Worker:
         lines = read_block(block, config.layout, encoder.chunker.flags_double_space)
         encoded, counts = encoder.encode_lines_counted(lines)
         arrays: list[Any] = [encoded.ids.astype(dtype), encoded.word_starts, encoded.lengths]
-        if encoded.capitals is not None:
+        if config.capitals:
             arrays.append(encoded.capitals)
         return _sentences_message(lines, {"words": int(counts.words.sum())}, arrays)
 

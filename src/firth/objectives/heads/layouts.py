@@ -27,7 +27,7 @@ class LaidOutHead(PairClassificationHead):
 
     def __init__(self, objective: LaidOutObjective, recipe: NetRecipe, vocabulary: Vocabulary) -> None:
         super().__init__(objective, recipe, vocabulary, objective.classes)
-        self.classes = objective.classes
+        self.classes, self.task = objective.classes, objective.task
 
     @abstractmethod
     def find(self, text: StoredText) -> Integers:
