@@ -32,6 +32,7 @@ from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.structure import make_columns
 from firth.tokens.tokenizer import Tokenizer
+from tests.contracts.test_masks import assert_sees, embedded
 
 Text = tuple[NetRecipe, TokenStore, Tokenizer]
 
@@ -344,3 +345,25 @@ def test_plain_batches_have_no_labels_of_layouts(second: Text) -> None:
     heads = make_heads(recipe, build_network(recipe, Vocabulary([str(n) for n in range(300)], np.ones(300, int)), 0))
     (batch,), _ = Batches(recipe, store, list(heads.values()), 0).step(Cursor())
     assert [len(heads[name].positions(batch)) for name in ("reordering", "distance", "discourse")] == [0, 0, 0]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["reordering", "distance", "discourse", "relevance"])
+def test_states_depend_on_their_own_sequence_alone(second: Text, name: str) -> None:
+    """By gradients: packed sequences of several segments, in both directions."""
+    recipe, store, tokenizer = second
+    recipe = replace(
+        recipe,
+        embedding=replace(recipe.embedding, width=16, dropout=0.0),
+        encoder=replace(recipe.encoder, width=16, ffn_width=24, dropout=0.0, attention_dropout=0.0),
+        learning=replace(recipe.learning, batch=128),
+    )
+    vocabulary = Vocabulary(tokenizer.vocabulary, np.ones(len(tokenizer), dtype=np.int64))
+    network = build_network(recipe, vocabulary, 0).double().eval()
+    mixture = staged_batches(recipe, store, list(make_heads(recipe, network).values()), 0).last
+    assert isinstance(mixture, ObjectiveMixture)
+    source = next(one for one in mixture.sources if isinstance(one, LaidOutBatches) and one.layout.name == name)
+    several = (batch for step in range(30) for batch in source.step(Cursor(0, 2 * step))[0])
+    batch = next(one for one in several if one.sequence_ids is not None and int(one.sequence_ids.max()) > 0)
+    with embedded(network) as inputs:
+        states = network(batch).last_hidden_state.view(*batch.shape, -1)
+    assert_sees(network, states, inputs[0], batch.sequence_ids)

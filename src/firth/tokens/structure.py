@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.files import digest_bytes
+from firth.text.dialogue import MIN_TURNS
 from firth.text.discourse import MARKERS, RELATIONS
 from firth.tokens import _structure_kernels as kernels
 from firth.tokens._unit_kernels import word_key
@@ -20,7 +21,6 @@ _ENDS = frozenset(".。!！?？;；:：…,，、")  # characters that a headlin
 _CLOSING = frozenset("\"'”’」』)）]】")
 _MAX_HEADLINE = 30  # tokens
 _MAX_SPEAKER = 8  # tokens of a speaker and the colon
-_MIN_TURNS = 3
 FIRST_SPEAKER, OTHER_SPEAKER = 1, 2
 """The values of turns: whether a turn is of the speaker who begins the dialogue."""
 
@@ -98,7 +98,7 @@ class TurnColumn(Column):
         lengths = kernels.find_colons(text.ids, text.sentences, _is_one_of(text, ":："), _MAX_SPEAKER)
         opens = lengths > 0
         turns, counts = np.add.reduceat(opens, text.documents[:-1]), np.diff(text.documents)
-        likely = opens[text.documents[:-1]] & (turns >= _MIN_TURNS) & (2 * turns >= counts)
+        likely = opens[text.documents[:-1]] & (turns >= MIN_TURNS) & (2 * turns >= counts)
         for document in np.flatnonzero(likely).tolist():
             inside = np.arange(text.documents[document], text.documents[document + 1])
             chosen = inside[opens[inside]]
