@@ -51,6 +51,8 @@ _NETS = {
     "gpt2": f"{_BRIEF} {_TRANSFORMER}",
     "bert": f"{_BRIEF} {_TRANSFORMER}",
     "bert-wwm": f"{_BRIEF} {_TRANSFORMER}",
+    "ernie": f"{_BRIEF} {_TRANSFORMER}",
+    "ernie2": f"{_BRIEF} {_TRANSFORMER}",
     "roberta": f"{_BRIEF} {_TRANSFORMER}",
     "albert": f"{_BRIEF} {_TRANSFORMER}",
     "spanbert": f"{_BRIEF} {_TRANSFORMER}",

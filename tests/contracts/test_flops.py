@@ -26,6 +26,7 @@ from firth.recipes.nets import SIZES, resize
 from firth.text.corpus import read_corpus
 from firth.tokens.build import open_tokens
 from firth.tokens.recipe import TokenizerRecipe
+from firth.tokens.structure import make_columns
 from tests.contracts.test_nets import NETS
 from tests.fit.small_nets import sentences, text
 
@@ -48,9 +49,11 @@ def small(name: str, length: int = 32) -> NetRecipe:
 def open_small(name: str, length: int = 32) -> tuple[TrainingModule, Batches]:
     recipe, pairs = small(name, length), zip(sentences(300), sentences(300, 1), strict=True)
     lines = [list(pair) for pair in pairs] if recipe.sequence.format == "parallel" else text(600)
-    tokenizer, store = open_tokens(TokenizerRecipe(model="words", min_count=1), read_corpus(lines), 1)
+    columns = make_columns(recipe.columns)
+    tokenizer, store = open_tokens(TokenizerRecipe(model="words", min_count=1), read_corpus(lines), 1, columns)
     module = make_training_module(fill_in(recipe, len(tokenizer)), vocabulary_of(tokenizer, store), 0)
     module.network.output.prepare(store)
+    module.progress = 1.0  # in the last stage
     return module, make_batches(module.network.recipe, store, module.objectives, 0)
 
 

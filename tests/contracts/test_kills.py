@@ -27,7 +27,7 @@ sys.path.insert(0, str(BENCH))
 from kill_kinds import all_kinds, write_texts  # noqa: E402
 
 KINDS = all_kinds()
-NETS = ("lstm", "transformer", "bert", "transformer-xl", "spanbert", "electra", "xlm", "xlnet", "unilm", "t5")
+NETS = ("lstm", "transformer", "bert", "transformer-xl", "spanbert", "electra", "xlm", "xlnet", "unilm", "t5", "ernie2")
 KILLED = [*(f"train {name}" for name in NETS), "finetune many"]
 SERVER = """
 import json, sys

@@ -123,6 +123,10 @@ def corrupted_batch(recipe: NetRecipe, objectives: dict[str, ObjectiveHead]) -> 
     batch = make_batch(ids)
     if recipe.segments:
         batch.segment_ids = (torch.arange(LENGTH) > 5).long().expand_as(ids)
+    batch.columns = {column: (ids % 3 == 0).to(torch.uint8) for column in recipe.columns}
+    batch.labels |= {
+        f"{one.name}.labels": torch.zeros(4, dtype=torch.int64) for one in recipe.objectives if one.lays_out
+    }
     if recipe.decoder is not None:
         batch.source = make_batch(ids.flip(1))
     for name in ("nsp", "sop"):

@@ -54,7 +54,7 @@ def test_measured_numbers_are_those_stated(name: str, corpus: Path) -> None:
     assert report["tokens"] >= 200_000
     stated = 0
     for _, what, measured, expected in noise_rows(report["objectives"]):
-        if expected is None:
+        if expected is None or (measured is None and what in ("whole phrases", "whole entities")):  # it has none
             continue
         stated += 1
         assert measured is not None, what
@@ -62,8 +62,10 @@ def test_measured_numbers_are_those_stated(name: str, corpus: Path) -> None:
         assert measured == pytest.approx(expected, abs=loose.get(what, 0.03)), what
     assert stated > 5
     chosen = [one["measured"] for one in report["objectives"].values() if "chosen" in one["measured"]]
-    assert len(chosen) == 1
-    assert chosen[0]["masked"] + chosen[0]["random"] + chosen[0]["kept"] == pytest.approx(1)
+    stages = [one.at(begin) for one in NETS[name].objectives for begin in NETS[name].stages]  # type: ignore[union-attr]
+    assert len(chosen) == len({(one.name, one.stage_name) for one in stages if "chosen" in one.published_noise()})
+    for one in chosen:
+        assert one["masked"] + one["random"] + one["kept"] == pytest.approx(1)
     again = noise(name, str(corpus), settings=settings, layout="lines", tokens=240_000, threads=1)
     assert again == report
 

@@ -32,6 +32,7 @@ from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
 from firth.tokens.train import train_tokenizer
+from firth.tokens.units import read_gazetteer
 from tests.fuzz.fuzzing import FuzzReader
 from tests.fuzz.mutators import mutate_bytes, mutate_path
 from tests.samples import CHINESE, ENGLISH
@@ -313,6 +314,11 @@ READERS: Sequence[FuzzReader] = (
     FuzzReader("parquet", parquet_samples, read_whole),
     FuzzReader("compressed", compressed_samples, read_whole, mutate_compressed),
     FuzzReader("dictionary", partial(write, {"words.txt": DICTIONARY}), read_dictionary, short=3),
+    FuzzReader(
+        "gazetteer",
+        partial(write, {"a.txt": "New York\n北京\n", "a.spo": "巴黎\t首都\t法国\nIre\tis\tland\n"}),
+        read_gazetteer,
+    ),
     *(
         FuzzReader(task, partial(write, samples), partial(read_labelled_task, task))
         for task, samples in LABELLED.items()

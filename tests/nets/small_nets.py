@@ -25,7 +25,7 @@ from tests.samples import CHINESE, ENGLISH, small_recipe
 
 NETS = [name for name, entry in RECIPES.items() if entry.family == "nets"]
 CAUSAL = ["xu-bigram", "ffnn", "lbl", "hlbl", "cnn-lm", "rnn", "lstm", "sa-lstm", "gpt", "gpt2", "transformer-xl"]
-MASKED = ["bert", "bert-wwm", "roberta", "albert", "spanbert", "electra", "xlm"]
+MASKED = ["bert", "bert-wwm", "ernie", "roberta", "albert", "spanbert", "electra", "xlm"]
 TEXTS = [*ENGLISH, *CHINESE]
 
 

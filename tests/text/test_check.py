@@ -100,12 +100,19 @@ def test_every_figure_of_a_small_corpus() -> None:
         "duplicates": 0.25,
         "near_duplicates": 0.0,
         "duplicate_sentences": 2 / 6,
+        "dialogues": 0.0,
         "control_characters": 0,
         "replacement_characters": 0,
         "longest_line": {"source": "a.txt", "characters": 14},
         "overlap": None,
         "capped": [],
     }
+
+
+def test_dialogues_are_counted() -> None:
+    """Lines of speakers; not a list of fields, nor a document with a colon here and there."""
+    texts = [["A: hi", "B: hello", "A: bye"], ["name: anna", "age: five", "city: rome"], ["note: one", "two", "three"]]
+    assert check_corpus(Texts(texts)).dialogues == 1 / 3
 
 
 def test_a_clean_corpus_has_no_problems(articles: list[list[str]]) -> None:

@@ -99,6 +99,8 @@ def _print(report: dict[str, Any]) -> None:
     fractions = ("duplicates", "near_duplicates", "duplicate_sentences")
     rows: dict[str, Any] = {name: report[name] for name in plain}
     rows |= {name: f"{report[name]:.2%}" for name in fractions}
+    if report["dialogues"] >= 0.0001:
+        rows["dialogues"] = f"{report['dialogues']:.2%}"
     for name in ("scripts", "languages"):
         rows[name] = ", ".join(f"{kind} {fraction:.1%}" for kind, fraction in report[name].items() if fraction >= 0.001)
     for name, lengths in report["lengths"].items():

@@ -24,6 +24,7 @@ def noise(
     field: options.Field = "text",
     encoding: options.Encoding = None,
     layout: options.Layout = "auto",
+    entities: options.Entities = None,
     as_json: options.Json = False,
 ) -> None:
     """Measure what the objectives of a recipe do to a text, beside what their papers state; nothing is trained.
@@ -46,6 +47,7 @@ def noise(
         field=field,
         encoding=encoding,
         layout=layout,
+        entities=entities,
     )
     show(as_json, report, lambda: _print(report))
 

@@ -49,6 +49,7 @@ def train(
     layout: options.Layout = "auto",
     licence: options.Licence = None,
     pair: options.Pair = None,
+    entities: options.Entities = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a recipe on text and save it as an artifact.
@@ -84,6 +85,7 @@ def train(
         layout=layout,
         licence=licence,
         pair=pair,
+        entities=entities,
         reload=False,
     )
     _print_result(as_json, out)

@@ -63,10 +63,19 @@ class Batches:
     ([(1, 9)], 6, Cursor(epoch=1, row=0))
     """
 
-    def __init__(self, recipe: NetRecipe, store: TokenStore, objectives: Sequence[ObjectiveHead], seed: int) -> None:
+    def __init__(
+        self,
+        recipe: NetRecipe,
+        store: TokenStore,
+        objectives: Sequence[ObjectiveHead],
+        seed: int,
+        progress: float = 1.0,
+    ) -> None:
+        """`progress` is the fraction of the training at which the stage begins that the batches are for."""
         if len(store) == 0:
             raise CorpusError("there is no token in the text to train on: check it with firth check.")
         self.recipe, self.store, self.objectives, self.seed = recipe, store, tuple(objectives), seed
+        self.progress = progress
         self._copies = max((objective.copies for objective in recipe.objectives), default=1)
         form, length = recipe.sequence.format, recipe.sequence.length
         reused = reused_tokens(recipe.sequence, length) if form == "contiguous-pair" else 0
@@ -148,7 +157,7 @@ class Batches:
         form, bidirectional = self.recipe.sequence.format, self.recipe.visibility == "bidirectional"
         key = int(self.layout_rng(seed, variant).integers(2**62))
         if form == "stream":
-            return StreamRows(self.store, length, overlap=0 if bidirectional else 1, key=key)
+            return StreamRows(self.store, length, 0 if bidirectional else 1, key, self.recipe.columns)
         if form == "contiguous":
             return ContiguousRows(self.store, length, 0 if bidirectional else 1, key, self.rows)
         if form == "contiguous-pair":
@@ -159,6 +168,7 @@ class Batches:
         segments = form in PAIRS and self.recipe.segments > 1
         rows = PackedRows(self.store, sequences, length, start_token(self.recipe), form == "full-sentences", segments)
         rows.marks_sentences = any(objective.needs_sentences for objective in self.recipe.objectives)
+        rows.columns = self.recipe.columns
         return rows
 
     def layout_rng(self, seed: int, variant: int) -> np.random.Generator:
@@ -173,6 +183,7 @@ class Batches:
     def _batch(self, rows: BatchRows, chosen: Integers, seed: int, variant: int) -> Batch:
         batch = rows.batch(chosen)
         batch.tokens //= self._copies
+        batch.progress = self.progress
         for number, objective in enumerate(self.objectives):
             objective.corrupt(batch, _random(seed, variant, _CORRUPT, number))
         return batch

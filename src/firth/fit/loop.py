@@ -23,6 +23,7 @@ from firth.cores import in_order
 from firth.errors import TrainingError
 from firth.fit.batches import Cursor
 from firth.fit.memory_bank import MemoryBank
+from firth.fit.staged import StagedSource
 from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.model import own_tensors
@@ -113,7 +114,8 @@ class TrainingModule(nn.Module):
 
     def flops(self, batch: Batch) -> float:
         """Floating-point operations of a forward and backward pass over a batch."""
-        named = [one for one in self.objectives if batch.objectives is None or one.name in batch.objectives]
+        begun = [one for one in self.objectives if one.begin <= batch.progress]
+        named = [one for one in begun if batch.objectives is None or one.name in batch.objectives]
         positions, tokens = self.needed_positions(named, batch), batch.ids.numel()
         predicted = 1.0 if positions is None else len(positions) / tokens
         outputs = sum(one.output_count(batch) for one in named) / tokens
@@ -210,7 +212,8 @@ def step_batches(
     cursor, done = Cursor(state.epoch, state.row), plan.amount(state)
     while True:
         short = done < plan.short
-        parts, cursor = batches.step(cursor, short_length(recipe) if short else None)
+        source = batches.at(done / plan.total) if isinstance(batches, StagedSource) else batches
+        parts, cursor = source.step(cursor, short_length(recipe) if short else None)
         made = StepBatches(parts, cursor, sum(part.tokens for part in parts), sum(map(module.flops, parts)))
         done += plan.amount(made)
         yield made

@@ -18,13 +18,16 @@ from firth.fit import resolve
 from firth.fit.batches import Batches, vocabulary_of
 from firth.fit.cost import TrainingCosts
 from firth.fit.languages import language_mixture, with_languages
+from firth.fit.layouts import staged_batches, with_material
 from firth.fit.loop import BatchSource, TrainingModule, make_training_module, measure_losses, weighted_sum
 from firth.fit.mixture import MixtureSource
 from firth.fit.optimisers import make_optimiser
 from firth.fit.parallel import make_batches
 from firth.fit.preflight import describe, make_plan
 from firth.fit.run import TrainingResult, TrainingRun
+from firth.fit.staged import StagedSource
 from firth.fit.trainer import NetTrainer, note_threads, torch_settings
+from firth.fit.units import note_units, recipe_columns
 from firth.lm.language_model import UnknownWordModel
 from firth.memory import memory_available
 from firth.nets.batch import Batch
@@ -57,7 +60,9 @@ def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None
         recipe, reason = resolve.resolve_vocabulary(recipe, run.settings, run.corpus)
         if reason:
             note(f"chosen: {reason}")
-    tokenizer, store = run.open_tokens(recipe.tokenizer)
+    tokenizer, store = run.open_tokens(recipe.tokenizer, recipe_columns(recipe, run.gazetteer))
+    recipe = with_material(recipe, store, run.settings, further=start is not None)
+    note_units(recipe.columns, store, run.gazetteer)
     if run.seed < 0:
         raise RecipeError(f"--seed {run.seed} must be 0 or more.")
     if not recipe.objectives:
@@ -105,7 +110,7 @@ def open_trainer(
     if recipe.learning.patience and run.valid is None:
         raise RecipeError("learning.patience waits for progress on held-out text: give some with --valid.")
     costs = costs or TrainingCosts(vocabulary_of(tokenizer, store))
-    vocabulary, valid = costs.vocabulary, run.open_valid(tokenizer)
+    vocabulary, valid = costs.vocabulary, run.open_valid(tokenizer, recipe_columns(recipe, run.gazetteer))
     settings = recipe_to_json(recipe)
     settings["learning"].pop("lr")  # a resumed run may use another one
     checkpointer = run.checkpointer(settings, store, valid=valid.digest if valid else None, start=run.start)
@@ -179,10 +184,12 @@ def _open_batches(
     tokenizer: Tokenizer,
     store: TokenStore,
     heads: Sequence[ObjectiveHead],
-) -> Batches | MixtureSource:
-    """The batches of a text, or the mixture of those of several languages."""
+) -> Batches | MixtureSource | StagedSource:
+    """The batches of a text, or the mixture of those of several languages; of several stages those of each."""
     if isinstance(corpus, MultilingualCorpus):
         return language_mixture(recipe, corpus, tokenizer, heads, run.seed, run.threads)
+    if len(recipe.stages) > 1 or any(one.lays_out for one in recipe.objectives):
+        return staged_batches(recipe, store, heads, run.seed)
     return make_batches(recipe, store, heads, run.seed)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,12 @@ import torch
 from firth.errors import ArgumentError, RecipeError
 from firth.fit import resolve
 from firth.fit.batches import Batches, Cursor, vocabulary_of
+from firth.fit.layouts import LaidOutBatches, ObjectiveMixture, staged_batches, with_material
 from firth.fit.run import Text, open_corpus
+from firth.fit.units import note_units, recipe_columns
 from firth.nets.batch import Batch
 from firth.nets.network import Network
+from firth.nets.objective import Objective
 from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.build import make_heads
 from firth.objectives.heads.head import Corruption, ObjectiveHead
@@ -23,7 +27,9 @@ from firth.objectives.sequences import Integers
 from firth.recipes.table import find_recipe
 from firth.recipes.values import Settings, override, setting_list
 from firth.tokens.build import open_tokens
+from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import MASK
+from firth.tokens.units import read_gazetteer
 
 TOKENS = 200_000
 """Tokens of text that are measured by default."""
@@ -39,6 +45,7 @@ def noise(
     field: str = "text",
     encoding: str | None = None,
     layout: str = "auto",
+    entities: str | Path | None = None,
 ) -> dict[str, Any]:
     """For each objective of a recipe what it does to a text and what its paper states; nothing is trained.
 
@@ -46,38 +53,70 @@ def noise(
     `length` (of a sequence, at most) and `objectives`, each of which has `measured` and `stated` numbers by name.
     Shares are of the tokens of text (`chosen`, `predicted`), of the chosen tokens (`masked`, `random`, `kept`), of the
     sequences (`first` and `last`: whose first or last token is chosen), of the spans (`spans of N` words), of the words
-    with a chosen token (`whole words`: all of whose tokens are), and of the pairs (`negative`).
+    with a chosen token (`whole words`: all of whose tokens are), and of the pairs (`negative`). An objective whose
+    noise changes in stages of the training has an entry for each, such as `mlm.phrase`. `entities` is a file of them.
     """
     found = _with_objectives(recipe, settings)
     if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
         raise ArgumentError(f"--tokens must be a number of 1 or more, not {tokens!r:.80}: set it to {TOKENS}, say.")
     corpus = open_corpus(corpora, field, encoding, layout)
     sized = resolve.resolve_vocabulary(found, setting_list(settings), corpus).recipe
-    tokenizer, store = open_tokens(sized.tokenizer, corpus, threads)
+    gazetteer = None if entities is None else read_gazetteer(entities)
+    tokenizer, store = open_tokens(sized.tokenizer, corpus, threads, recipe_columns(sized, gazetteer))
+    sized = with_material(sized, store, setting_list(settings))
+    note_units(sized.columns, store, gazetteer)
     length = min(sized.sequence.length, resolve.useful_length(sized, store))
     sized = replace(sized.with_tokenizer(tokenizer.recipe), sequence=replace(sized.sequence, length=length))
     with torch.device("meta"):  # noise needs no weights
         made = make_heads(sized, Network(sized, vocabulary_of(tokenizer, store)))
     heads = {name: head for name, head in made.items() if not head.objective.needs_translations}  # the corpus has none
-    batches = Batches(sized, store, list(heads.values()), seed)
-    measured = {name: NoiseCounts() for name in heads}
-    cursor, read = Cursor(), 0
-    while read < tokens and cursor.epoch == 0:
-        parts, cursor = batches.step(cursor)
-        for batch in parts:
-            read += batch.tokens
-            for name, head in heads.items():
-                measured[name].add(head, batch)
+    entries, total = dict[str, Any](), 0
+    for begin in sized.stages:
+        measured, read = _measure(sized, store, heads, seed, begin, -(-tokens // len(sized.stages)))
+        total += read
+        for one in sized.objectives:
+            if one.name in measured and one.weight_at(begin):
+                entries[_stage_name(one, begin)] = {
+                    "measured": measured[one.name].shares(),
+                    "stated": one.at(begin).published_noise(),
+                }
     return {
         "recipe": recipe if isinstance(recipe, str) else "",
-        "tokens": read,
+        "tokens": total,
         "length": length,
-        "objectives": {
-            one.name: {"measured": measured[one.name].shares(), "stated": one.published_noise()}
-            for one in sized.objectives
-            if one.name in heads
-        },
+        "objectives": entries,
     }
+
+
+def _measure(
+    recipe: NetRecipe, store: TokenStore, heads: Mapping[str, ObjectiveHead], seed: int, begin: float, tokens: int
+) -> tuple[dict[str, NoiseCounts], int]:
+    """What each objective does in the stage at a fraction of the training, and the tokens that were measured.
+
+    One that makes sequences of its own is measured in those, the others in the sequences of the text.
+    """
+    source = staged_batches(recipe, store, list(heads.values()), seed).at(begin)
+    sources = source.sources if isinstance(source, ObjectiveMixture) else (source,)
+    measured, total = dict[str, NoiseCounts](), 0
+    for batches in sources:
+        assert isinstance(batches, Batches)
+        own = batches.objectives[:1] if isinstance(batches, LaidOutBatches) else batches.objectives
+        counts = {head.name: NoiseCounts() for head in own}
+        cursor, read = Cursor(), 0
+        while read < tokens and cursor.epoch == 0:
+            parts, cursor = batches.step(cursor)
+            for batch in parts:
+                read += batch.tokens
+                for head in own:
+                    counts[head.name].add(head, batch)
+        measured, total = measured | counts, total + read
+    return measured, total
+
+
+def _stage_name(objective: Objective, begin: float) -> str:
+    """The name of an objective, with that of its stage if it has several."""
+    stage = objective.at(begin).stage_name if objective.stages else ""
+    return f"{objective.name}.{stage}" if stage else objective.name
 
 
 def _with_objectives(recipe: str | NetRecipe, settings: Settings) -> NetRecipe:

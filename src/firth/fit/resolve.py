@@ -18,7 +18,7 @@ from firth.fit.schedules import auto_lr
 from firth.nets.combination import can_init_adjacent
 from firth.nets.recipe import NetRecipe
 from firth.recipes.nets import SIZES, resize
-from firth.recipes.values import override
+from firth.recipes.values import known_fields, override
 from firth.text.corpus import Corpus
 from firth.tokens.store import TokenStore
 
@@ -77,6 +77,11 @@ def is_unset(settings: Sequence[str], *names: str) -> bool:
 def unset_fields(recipe: NetRecipe, settings: Sequence[str], size: str | None) -> set[str]:
     """The fields that a run may change from the recipe's values."""
     defaults = [f"{one.name}.{field}" for one in recipe.objectives for field in one.small_run_defaults()]
+    # A text may have no examples of some objectives.
+    optional = [one.name for one in recipe.objectives if one.lays_out or one.requires]
+    if any(one.lays_out for one in recipe.objectives):
+        defaults += ["objectives", "embedding.segments"]
+        defaults += [name for name in known_fields(recipe) if name.partition(".")[0] in optional]
     names = {name for name in (*_RESOLVED, *_FROM_TEXT, *_DROPOUTS, *defaults) if is_unset(settings, name)}
     if (size is None and is_unset(settings, *_PARTS)) or recipe.output.kind == "direct":
         names |= set(SIZED) | {name.replace("encoder", "decoder") for name in SIZED}

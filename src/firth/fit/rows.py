@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from firth.fit._cutting_kernels import (
@@ -21,7 +23,7 @@ from firth.nets.packing import BatchArrays, pack_rows
 from firth.nets.recipe import Format
 from firth.objectives.sequences import Integers, Sequences
 from firth.tokens.store import TokenStore
-from firth.tokens.tokenizer import EOS
+from firth.tokens.tokenizer import EOS, UNK
 
 assert EOS == END_ID
 
@@ -101,8 +103,8 @@ class StreamRows:
     Memory does not grow with the text: offsets are found by bisection in the memory-mapped bounds.
     """
 
-    def __init__(self, store: TokenStore, length: int, overlap: int, key: int) -> None:
-        self.store, self.overlap = store, overlap
+    def __init__(self, store: TokenStore, length: int, overlap: int, key: int, columns: Sequence[str] = ()) -> None:
+        self.store, self.overlap, self.columns = store, overlap, columns
         self._sentences, self._documents = bounds_of(store)
         self._size = stream_size(store)
         self._whole = self._size <= length
@@ -122,11 +124,16 @@ class StreamRows:
         counts = np.minimum(self._stride, self._size - rows * self._stride) + reach
         arrays = BatchArrays(rows.size, int(counts.max()))
         begins = (self._offset + rows * self._stride) % self._size
-        text = fill_stream(
-            self.store.ids, self.store.word_starts, self._sentences, self._documents, begins, counts, reach > 0,
-            arrays.ids, arrays.word_starts, arrays.sequence_ids, arrays.position_ids,
-        )  # fmt: skip
-        return arrays.batch(rows, text)
+
+        def fill(tokens: npt.NDArray[Any], arrays: BatchArrays) -> int:
+            return int(fill_stream(
+                tokens, self.store.word_starts, self._sentences, self._documents, begins, counts, reach > 0,
+                arrays.ids, arrays.word_starts, arrays.sequence_ids, arrays.position_ids,
+            ))  # fmt: skip
+
+        batch = arrays.batch(rows, fill(self.store.ids, arrays))
+        batch.columns = fill_columns(self.store, self.columns, batch, fill)
+        return batch
 
 
 def stream_size(store: TokenStore) -> int:
@@ -213,6 +220,8 @@ class PackedRows(BestFitRows):
         self._opening, self._crosses_documents = opening, crosses_documents
         self.marks_sentences = False
         """Whether batches tell where sentences begin."""
+        self.columns: Sequence[str] = ()
+        """The columns of the store that batches have."""
         self._sentences, self._documents = bounds_of(store)
         lengths = measure(sequences.starts, sequences.ends, crosses_documents, self._sentences, self._documents)
         super().__init__(store, lengths, length)
@@ -220,12 +229,16 @@ class PackedRows(BestFitRows):
     def batch(self, rows: Integers) -> Batch:
         bounds, members, used = self._packed
         arrays = BatchArrays(rows.size, int(used[rows].max()))
-        text = fill_sequences(
-            self.store.ids, self.store.word_starts, self._sentences, self._documents, self.sequences.starts,
-            self.sequences.ends, self._crosses_documents, self._opening, bounds, members, rows, arrays.ids,
-            arrays.word_starts, arrays.sequence_ids, arrays.position_ids, arrays.segments,
-        )  # fmt: skip
-        batch = arrays.batch(rows, text)
+
+        def fill(tokens: npt.NDArray[Any], arrays: BatchArrays) -> int:
+            return int(fill_sequences(
+                tokens, self.store.word_starts, self._sentences, self._documents, self.sequences.starts,
+                self.sequences.ends, self._crosses_documents, self._opening, bounds, members, rows, arrays.ids,
+                arrays.word_starts, arrays.sequence_ids, arrays.position_ids, arrays.segments,
+            ))  # fmt: skip
+
+        batch = arrays.batch(rows, fill(self.store.ids, arrays))
+        batch.columns = fill_columns(self.store, self.columns, batch, fill)
         if self._segments:
             batch.segment_ids = torch.from_numpy(arrays.segments)
         if self.marks_sentences:
@@ -239,3 +252,17 @@ class PackedRows(BestFitRows):
         for name, labels in self.sequences.labels.items():
             batch.labels[name] = torch.from_numpy(labels[in_batch])
         return batch
+
+
+def fill_columns(
+    store: TokenStore, names: Sequence[str], batch: Batch, fill: Callable[[npt.NDArray[Any], BatchArrays], int]
+) -> dict[str, torch.Tensor]:
+    """The columns of a batch, by the function that has filled in its tokens."""
+    found = {}
+    for name in names:
+        if name in store.columns:  # a text without it has no such spans
+            arrays = BatchArrays(*batch.shape)
+            fill(store.columns[name], arrays)
+            is_text = (batch.ids > EOS) | (batch.ids == UNK)
+            found[name] = torch.from_numpy(arrays.ids).where(is_text, 0).to(torch.uint8)
+    return found

@@ -19,9 +19,11 @@ from firth.text.multilingual import MultilingualCorpus, read_multilingual
 from firth.text.parallel import read_parallel
 from firth.text.triples import as_token, read_triples
 from firth.tokens.build import open_store, open_tokens
+from firth.tokens.columns import Column
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
+from firth.tokens.units import Gazetteer
 
 Text = str | Path | Corpus | Mapping[str, Any] | Iterable[str | Sequence[str]]
 
@@ -50,19 +52,23 @@ class TrainingRun:
     """The digest of the model that training continues from."""
     licence: str | None = None
     """That of the text, if the user has named it."""
+    gazetteer: Gazetteer | None = None
+    """Entities that occur in the text, if the user has named some."""
     started: float = field(default_factory=time.monotonic)
 
-    def open_tokens(self, recipe: TokenizerRecipe) -> tuple[Tokenizer, TokenStore]:
+    def open_tokens(self, recipe: TokenizerRecipe, columns: Sequence[Column] = ()) -> tuple[Tokenizer, TokenStore]:
         """The given tokenizer, or one trained on the corpus, and the corpus in its tokens."""
         if self.tokenizer is None:
             sample = self.corpus.vocabulary_sample()
-            tokenizer, store = open_tokens(recipe, sample, self.threads)
-            return tokenizer, store if sample is self.corpus else open_store(self.corpus, tokenizer, self.threads)
-        return self.tokenizer, open_store(self.corpus, self.tokenizer, self.threads)
+            tokenizer, store = open_tokens(recipe, sample, self.threads, columns)
+            if sample is self.corpus:
+                return tokenizer, store
+            return tokenizer, open_store(self.corpus, tokenizer, self.threads, columns)
+        return self.tokenizer, open_store(self.corpus, self.tokenizer, self.threads, columns)
 
-    def open_valid(self, tokenizer: Tokenizer) -> TokenStore | None:
+    def open_valid(self, tokenizer: Tokenizer, columns: Sequence[Column] = ()) -> TokenStore | None:
         """The held-out text in tokens."""
-        return None if self.valid is None else open_store(self.valid, tokenizer, self.threads)
+        return None if self.valid is None else open_store(self.valid, tokenizer, self.threads, columns)
 
     def checkpointer(self, recipe: Mapping[str, Any], store: TokenStore, **others: Any) -> CheckpointFolder | None:
         """The checkpoints of this run; they can be resumed with the same recipe, text, seed, budget and `others`."""

@@ -41,6 +41,7 @@ from firth.text.parallel import ParallelCorpus, ParallelInput
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
+from firth.tokens.units import Gazetteer, read_gazetteer
 from firth.vectors.recipe import ClassifierRecipe, GraphRecipe, VectorRecipe
 
 
@@ -61,14 +62,16 @@ def train(
     layout: str = "auto",
     licence: str | None = None,
     pair: str | None = None,
+    entities: str | Path | None = None,
     reload: bool = True,
 ) -> AnyModel:
     """The model of `recipe` trained on the corpora, saved as an artifact in the folder `out`.
 
     `tokenizer` is a tokenizer, a folder that holds one, or the name of its recipe, such as `words`. `settings` are
     fields of the recipe, such as `{"order": 2}`; `licence` is that of the text, such as CC-BY-4.0. `pair` names the two
-    columns of parallel text, source and target, or two files without a corpus. With `reload=False`
-    the model is only saved, and None returned.
+    columns of parallel text, source and target, or two files without a corpus. `entities` is a file of entities that
+    knowledge masking masks as a whole, one a line or `.spo` triples. With `reload=False` the model is only saved, and
+    None returned.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -88,6 +91,7 @@ def train(
         return _load_finished(folder, wanted, settings, size)
     require_place(folder, resume)
     require_pairs(wanted, pair)
+    gazetteer = _open_gazetteer(wanted, entities)
     corpus = _open_training(wanted, corpora, field, encoding, layout, pair)
     run = TrainingRun(
         corpus=corpus,
@@ -102,6 +106,7 @@ def train(
         size=size,
         settings=settings,
         licence=licence,
+        gazetteer=gazetteer,
     )
     with training_place(folder, resume):
         result = pretrain(wanted, run)
@@ -176,6 +181,16 @@ def _open_valid(
     if pair is not None and isinstance(corpus, ParallelCorpus):
         pair = None if any(len(one.files) > 1 for one in corpus.inputs if isinstance(one, ParallelInput)) else pair
     return _open_training(recipe, (text,), field, encoding, corpus.layout, pair)
+
+
+def _open_gazetteer(recipe: Recipe, path: str | Path | None) -> Gazetteer | None:
+    """The entities of a file; raises unless the recipe masks entities."""
+    if path is None:
+        return None
+    gazetteer = read_gazetteer(require_path(path, "entities", "the file of entities"))
+    if not isinstance(recipe, NetRecipe) or "entities" not in recipe.columns:
+        raise ArgumentError("--entities is for recipes that mask entities, such as ernie: leave it out.")
+    return gazetteer
 
 
 def reads_pairs(recipe: Any) -> bool:

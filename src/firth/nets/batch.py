@@ -59,6 +59,10 @@ class Batch:
     sentences none is one."""
     side_ids: dict[str, Tensor] = field(default_factory=dict)
     """(batch, length) each: ids of further input tables, such as `languages` or `tasks`, by the table's name."""
+    columns: dict[str, Tensor] = field(default_factory=dict)
+    """(batch, length) each: columns of the token store by name, 0 for special tokens and padding."""
+    progress: float = 1.0
+    """The fraction of the training after which the batch is used; noise may depend on its stage."""
     offsets: StreamOffsets | None = None
     """In contiguous streams."""
     source: Batch | None = None

@@ -1,4 +1,4 @@
-"""Input embeddings: token, position, segment and language vectors."""
+"""Input embeddings: token, position, segment, language and task vectors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from firth.nets.recipe import NetRecipe
 
 LANGUAGES = "languages"
 """The key of language ids in `Batch.side_ids`."""
+TASKS = "tasks"
+"""The key of task ids in `Batch.side_ids`."""
 _PRETRAINED_SCALE = 4  # norm of pretrained vectors relative to random ones: measured by bench/first_steps.py
 
 
 class Embedding(nn.Module):
-    """The sum of token, position, segment and language embeddings."""
+    """The sum of token, position, segment, language and task embeddings."""
 
     def __init__(
         self, recipe: NetRecipe, tokens: Sequence[str], shared: Embedding | None = None, only_tokens: bool = False
@@ -38,11 +40,13 @@ class Embedding(nn.Module):
         self.positions: nn.Embedding | None
         self.segments: nn.Embedding | None
         self.languages: nn.Embedding | None
+        self.tasks: nn.Embedding | None
         self.norm: LayerNorm | None
         self.query: nn.Parameter | None
         if shared is not None and not only_tokens:
             self.tokens, self.positions, self.segments = shared.tokens, shared.positions, shared.segments
             self.languages, self.norm, self.query = shared.languages, shared.norm, shared.query
+            self.tasks = shared.tasks
         else:
             if shared is not None:
                 self.tokens = shared.tokens
@@ -54,6 +58,7 @@ class Embedding(nn.Module):
             self.languages = _table(self.recipe.languages, width) if self.recipe.languages else None
             self.norm = LayerNorm(width, eps=recipe.encoder.eps) if self.recipe.norm else None
             self.query = _vector(recipe.encoder.width) if self.recipe.query else None
+            self.tasks = _table(self.recipe.tasks, width) if self.recipe.tasks else None
         has_projection = recipe.encoder.kind == "transformer" and width != recipe.encoder.width
         self.project = make_linear(width, recipe.encoder.width) if has_projection else None
 
@@ -93,6 +98,9 @@ class Embedding(nn.Module):
         if self.languages is not None:
             given = (side_ids or {}).get(LANGUAGES)
             vectors = vectors + (self.languages.weight[0] if given is None else self.languages(given))
+        if self.tasks is not None:
+            given = (side_ids or {}).get(TASKS)
+            vectors = vectors + (self.tasks.weight[0] if given is None else self.tasks(given))
         if self.norm is not None:
             vectors = self.norm(vectors)
         vectors = drop(vectors, self.recipe.dropout, rng)

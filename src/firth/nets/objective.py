@@ -45,6 +45,8 @@ class Objective(ABC):
     """Whether it is trained on parallel text, and not on texts of one language."""
     needs_sentences: ClassVar[bool] = False
     """Whether its noise needs the begins of sentences within sequences (`Batch.sentence_starts`)."""
+    lays_out: ClassVar[bool] = False
+    """Whether it has sequences of its own, which its head makes of the text (`ObjectiveHead.lay_out`)."""
     needs_output: ClassVar[bool] = True
     """Whether its loss uses the network's output layer."""
     orders_attention: ClassVar[bool] = False
@@ -106,6 +108,34 @@ class Objective(ABC):
     def sides(self) -> tuple[float, float] | None:
         """Positions of the source and of the decoder's input that it makes of a token of text; None: it makes none."""
         return None
+
+    def lacks(self, store: Any) -> str:
+        """What a text, in a token store, must have for it and has not; empty: nothing."""
+        return ""
+
+    @property
+    def own_segments(self) -> int:
+        """Segment embeddings that it alone uses."""
+        return 0
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """The columns of the token store that its noise or its labels are made of."""
+        return ()
+
+    @property
+    def stages(self) -> tuple[float, ...]:
+        """The fractions of the training at which its noise changes."""
+        return ()
+
+    @property
+    def stage_name(self) -> str:
+        """What tells its stage from others."""
+        return ""
+
+    def at(self, progress: float) -> Objective:
+        """The objective as it is after a fraction of the training."""
+        return self
 
     @property
     def copies(self) -> int:

@@ -41,6 +41,8 @@ class EmbeddingRecipe:
     """Number of segment embeddings."""
     languages: int = 0
     """Number of language embeddings: in training, that of the languages of the text (XLM)."""
+    tasks: int = 0
+    """Number of task embeddings: one for texts, and one for each objective with sequences of its own (ERNIE 2.0)."""
     query: bool = False
     """A vector that is the input at positions whose token is to be predicted, and is attended to by none (XLNet)."""
     norm: bool = False
@@ -55,7 +57,7 @@ class EmbeddingRecipe:
     """The decoder has positions and a normalisation of its own (BART); token vectors are always shared."""
 
     def __post_init__(self) -> None:
-        _check(self, width=(1, 100_000), segments=(0, 100), languages=(0, 10_000))
+        _check(self, width=(1, 100_000), segments=(0, 100), languages=(0, 10_000), tasks=(0, 100))
         _check_fraction(self, "dropout")
         if self.characters and self.init == "vectors":
             raise RecipeError("character-based embeddings have no table to initialise: set embedding.init=random.")
@@ -315,6 +317,16 @@ class NetRecipe:
         """Objective -> the network that its head owns."""
         found = {one.name: one.second_network(self) for one in self.objectives}
         return {name: second for name, second in found.items() if second is not None}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the token store that the objectives require."""
+        return tuple(dict.fromkeys(name for one in self.objectives for name in one.requires))
+
+    @property
+    def stages(self) -> tuple[float, ...]:
+        """The fractions of the training at which stages begin, in which batches differ."""
+        return tuple(sorted({0.0, *(bound for one in self.objectives for bound in one.stages)}))
 
     def objective(self, name: str) -> Objective | None:
         """The objective of that name, if the recipe has it."""

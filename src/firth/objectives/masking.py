@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from typing import Literal, cast, get_args
 
 from firth.errors import RecipeError
 
 _GO_ON = 0.8  # that a span has one more word (Joshi et al. 2020)
+Policy = Literal["token", "word", "ngram", "span", "basic", "phrase", "entity"]
+POLICIES: tuple[str, ...] = get_args(Policy)
+COLUMNS = {"phrase": "phrases", "entity": "entities"}
+"""The column that tells the units of a policy."""
 _VARIANTS = {"dynamic": 0, "static": 1, "duplicated": 10}  # ten, as in BERT's data (Devlin et al. 2019)
 
 
@@ -15,7 +20,7 @@ _VARIANTS = {"dynamic": 0, "static": 1, "duplicated": 10}  # ten, as in BERT's d
 class Masking:
     """Which tokens are masked, and how."""
 
-    policy: Literal["token", "word", "ngram", "span"] = "token"
+    policy: Policy = "token"
     rate: float = 0.15
     mask: float = 0.8
     """Fraction of the chosen tokens that is replaced by the mask."""
@@ -25,10 +30,14 @@ class Masking:
     """New masks in every epoch, always the same, or ten different ones in turn."""
     max_length: int = 3
     """Maximal words of an n-gram or span (SpanBERT: 10)."""
+    stages: tuple[str, ...] = ()
+    """The policies of equal parts of the training, one after another (ERNIE); empty: always `policy`."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_length <= 100:
             raise RecipeError(f"masking.max_length={self.max_length} must be from 1 to 100.")
+        if unknown := [one for one in self.stages if one not in POLICIES]:
+            raise RecipeError(f"masking.stages has {unknown[0]!r:.80}: its policies are {', '.join(POLICIES)}.")
         if not 0 < self.rate < 1:
             raise RecipeError(f"masking.rate={self.rate} must be above 0 and below 1, such as 0.15.")
         if not 0 <= self.mask <= 1 or not 0 <= self.random <= 1 or self.mask + self.random > 1:
@@ -40,7 +49,7 @@ class Masking:
         >>> [round(one, 3) for one in Masking(policy="ngram").span_lengths()]
         [0.545, 0.273, 0.182]
         """
-        if self.policy in ("token", "word"):
+        if self.policy not in ("ngram", "span"):
             return [1.0]
         lengths = range(1, self.max_length + 1)
         weights = [1 / n if self.policy == "ngram" else _GO_ON ** (n - 1) for n in lengths]
@@ -58,9 +67,35 @@ class Masking:
             "last": self.rate,
             "mean span": sum(number * share for number, share in enumerate(lengths, 1)),
         }
-        if self.policy != "token":
+        if self.policy not in ("token", "basic"):
             found["whole words"] = 1.0
+        if self.policy in COLUMNS:
+            found[f"whole {COLUMNS[self.policy]}"] = 1.0
+            del found["mean span"]  # that of the units of the text
+            return found
         return found | {f"spans of {number}": share for number, share in enumerate(lengths, 1)}
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """The columns of the token store that tell its units."""
+        return tuple(COLUMNS[one] for one in self.stages or (self.policy,) if one in COLUMNS)
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """The fractions of the training at which the policy changes."""
+        return tuple(number / len(self.stages) for number in range(1, len(self.stages)))
+
+    def at(self, progress: float) -> Masking:
+        """The masks after a fraction of the training, with a single policy.
+
+        >>> masking = Masking(stages=("basic", "phrase", "entity"))
+        >>> [masking.at(progress).policy for progress in (0.0, 0.34, 0.99, 1.0)]
+        ['basic', 'phrase', 'entity', 'entity']
+        """
+        if not self.stages:
+            return self
+        policy = cast(Policy, self.stages[bisect_right(self.bounds, progress)])
+        return replace(self, policy=policy, stages=())
 
     @property
     def variants(self) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from firth.errors import RecipeError
+from firth.nets.combination import CONTIGUOUS
 from firth.nets.objective import Objective
 from firth.nets.recipe import NetRecipe
 from firth.objectives.masking import Masking
@@ -35,6 +37,31 @@ class MaskedLM(Objective):
         from firth.nets.masked import MaskedNet
 
         return MaskedNet
+
+    def check(self, recipe: NetRecipe) -> None:
+        super().check(recipe)
+        if self.requires and (recipe.embedding.languages or recipe.sequence.format in CONTIGUOUS):
+            part = f"embedding.languages={recipe.embedding.languages}" if recipe.embedding.languages else ""
+            raise RecipeError(
+                f"{self.name}.masking masks {' and '.join(self.requires)}, which "
+                f"{part or f'sequence.format={recipe.sequence.format}'} does not go with: set "
+                f"{self.name}.masking.policy=word and {self.name}.masking.stages=word."
+            )
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        return self.masking.requires
+
+    @property
+    def stages(self) -> tuple[float, ...]:
+        return self.masking.bounds
+
+    @property
+    def stage_name(self) -> str:
+        return self.masking.policy
+
+    def at(self, progress: float) -> MaskedLM:
+        return replace(self, masking=self.masking.at(progress))
 
     @property
     def predicted(self) -> float:

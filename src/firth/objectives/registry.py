@@ -7,16 +7,22 @@ from firth.nets.objective import Objective
 from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.denoising import Denoising
+from firth.objectives.dialogue import DialogueLM
+from firth.objectives.discourse import DiscourseRelation
+from firth.objectives.distance import SentenceDistance
 from firth.objectives.fragments import MaskedFragment
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.plm import PermutationLM
 from firth.objectives.ranking import Ranking
+from firth.objectives.relevance import Relevance
+from firth.objectives.reordering import SentenceReordering
 from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
 from firth.objectives.seq2seq import SequenceToSequence
 from firth.objectives.spans import SpanCorruption
 from firth.objectives.tlm import TranslationLM
+from firth.objectives.token_labels import Capitalisation, TokenDocument
 from firth.objectives.unilm import UnifiedLM
 
 OBJECTIVES: dict[str, type[Objective]] = {
@@ -38,6 +44,13 @@ OBJECTIVES: dict[str, type[Objective]] = {
         Denoising,
         SpanCorruption,
         MaskedFragment,
+        DialogueLM,
+        Capitalisation,
+        TokenDocument,
+        SentenceReordering,
+        SentenceDistance,
+        DiscourseRelation,
+        Relevance,
     )
 }
 

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Integers = npt.NDArray[np.int64]
+
+
+class StoredText(NamedTuple):
+    """The text of a token store, for objectives that make sequences of their own."""
+
+    ids: npt.NDArray[Any]
+    word_starts: npt.NDArray[np.bool_]
+    sentences: Integers
+    """The offset of each sentence, and the end."""
+    documents: Integers
+    """The first sentence of each document, and the end."""
+    columns: Mapping[str, npt.NDArray[Any]]
 
 
 class Sequences(NamedTuple):

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from firth.errors import ArgumentError, near_miss
-from firth.recipes import counts, denoising, graphs, nets, tokenizers, vectors
+from firth.recipes import counts, denoising, graphs, knowledge, nets, tokenizers, vectors
 from firth.recipes.families import Recipe
 
-_FAMILIES = {"denoising": "nets", "graphs": "vectors"}  # of further files
+_FAMILIES = {"denoising": "nets", "knowledge": "nets", "graphs": "vectors"}  # of further files
 _SHORT_NAME = re.compile(r"([a-z]+)([0-9]{1,3})")
 
 
@@ -163,6 +163,10 @@ RECIPES: dict[str, RecipeEntry] = {
     "gpt2": _entry(nets.gpt2, 2019, _RADFORD, "gpt"),
     "bert-wwm": _entry(nets.bert_wwm, 2019,
         "Cui et al., Pre-Training with Whole Word Masking for Chinese BERT", "bert"),
+    "ernie": _entry(knowledge.ernie, 2019,
+        "Sun et al., ERNIE: Enhanced Representation through Knowledge Integration", "bert-wwm"),
+    "ernie2": _entry(knowledge.ernie2, 2020,
+        "Sun et al., ERNIE 2.0: A Continual Pre-training Framework for Language Understanding", "ernie"),
     "roberta": _entry(nets.roberta, 2019,
         "Liu et al., RoBERTa: A Robustly Optimized BERT Pretraining Approach", "bert"),
     "spanbert": _entry(nets.spanbert, 2019,

@@ -18,6 +18,7 @@ import numpy as np
 from firth.errors import CorpusError
 from firth.text import duplicates, scripts
 from firth.text.corpus import Corpus
+from firth.text.dialogue import is_dialogue
 from firth.text.duplicates import DocumentHasher, HashSet64, KeyMatcher, Keys, NearDuplicateIndex
 from firth.text.layout import Document
 
@@ -82,6 +83,7 @@ class CheckReport:
     duplicates: float  # documents equal to an earlier one; sentences, if there is one document
     near_duplicates: float  # documents that nearly equal an earlier one, without exact duplicates
     duplicate_sentences: float
+    dialogues: float  # documents that are dialogues
     control_characters: int
     replacement_characters: int
     longest_line: dict[str, Any]
@@ -177,6 +179,7 @@ class _CorpusStats:
             length = max(map(len, document.sentences), default=0)
             if length > self.longest[1]:
                 self.longest = (document.source, length)
+            self.found["dialogues"] += not document.continues and is_dialogue(document.sentences)
         for ended in batch.ended:
             self.sentences_per_document[ended.sentences] += 1
             if not self.seen_documents.add_many(ended.key())[0]:
@@ -224,6 +227,7 @@ class _CorpusStats:
             duplicates=_fraction(self.found["duplicates"], documents) if documents > 1 else repeated,
             near_duplicates=_fraction(self.found["near duplicates"], documents),
             duplicate_sentences=repeated,
+            dialogues=_fraction(self.found["dialogues"], documents),
             control_characters=self.characters["control"],
             replacement_characters=self.characters["replacement"],
             longest_line={"source": self.longest[0], "characters": self.longest[1]},

@@ -29,6 +29,8 @@ from firth.text.corpus import BLOCK, Corpus
 from firth.text.layout import TextBlock
 from firth.text.segment import make_segmenter
 from firth.tokens.cached import find_store, find_tokens, key_file, save_key, store_key, stores_folder
+from firth.tokens.capitals import chunk_capitals
+from firth.tokens.columns import CapitalColumn, Column, reads_capitals, with_needed, write_columns
 from firth.tokens.encoder import NO_TOKENS, ChunkTokens, EncodedSentences, TextEncoder
 from firth.tokens.lines import carry_document_starts
 from firth.tokens.recipe import TokenizerRecipe
@@ -45,17 +47,22 @@ _MAX_PENDING = 4  # arrays waiting to be written to a file
 EncodedBlock = tuple[EncodedSentences, npt.NDArray[np.bool_]]  # and which of its sentences start documents
 
 
-def open_store(corpus: Corpus, tokenizer: Tokenizer, threads: int | None = None) -> TokenStore:
+def open_store(
+    corpus: Corpus, tokenizer: Tokenizer, threads: int | None = None, columns: Sequence[Column] = ()
+) -> TokenStore:
     """The store of `corpus` under `tokenizer`: found in the cache, where stores are named by content, or built."""
-    key = store_key(corpus.key(), tokenizer)
+    columns = with_needed(columns)
+    key = store_key(corpus.key(), tokenizer, columns)
     store = find_store(key, tokenizer)
     if store is None:
-        store = build_store(corpus, tokenizer, stores_folder(), threads)
+        store = build_store(corpus, tokenizer, stores_folder(), threads, columns)
         _keep(key, store)
     return store
 
 
-def open_tokens(recipe: TokenizerRecipe, corpus: Corpus, threads: int | None = None) -> tuple[Tokenizer, TokenStore]:
+def open_tokens(
+    recipe: TokenizerRecipe, corpus: Corpus, threads: int | None = None, columns: Sequence[Column] = ()
+) -> tuple[Tokenizer, TokenStore]:
     """A tokenizer trained on `corpus` and the store of the corpus, as `train_tokenizer` and `open_store` return them.
 
     The text is read and split into chunks once for both, or both are found in the cache.
@@ -66,9 +73,9 @@ def open_tokens(recipe: TokenizerRecipe, corpus: Corpus, threads: int | None = N
     ['the cat sat', 'the dog ran']
     """
     recipe = resolve_recipe(recipe, corpus)
-    corpus_key = corpus.key()
+    corpus_key, columns = corpus.key(), with_needed(columns)
     # Results are reused only by the very code and libraries that made them.
-    cached = key_file(corpus_key, str(recipe), _code_digest())
+    cached = key_file(corpus_key, str(recipe), _code_digest(), *(column.key for column in columns))
     found = find_tokens(cached, recipe)
     if found is not None:
         return found
@@ -79,30 +86,36 @@ def open_tokens(recipe: TokenizerRecipe, corpus: Corpus, threads: int | None = N
             chunk_numbers.append(counter.add(message))
         segmenter = make_segmenter(recipe.segmenter, recipe.dictionary_path)
         tokenizer = train_from_chunks(recipe, counter.counts(segmenter))
-        key = store_key(corpus_key, tokenizer)
+        key = store_key(corpus_key, tokenizer, columns)
         store = find_store(key, tokenizer)
         if store is None:
             tokens = _encode_chunks(counter, tokenizer, threads)
+            if reads_capitals(columns):
+                tokens = tokens._replace(capitals=chunk_capitals(tokenizer, counter.texts, np.diff(tokens.bounds)))
             blocks = zip(chunk_numbers, map(len, document_starts), strict=True)
             encoded = in_order(lambda block: tokens.emit(*block), blocks, threads)
-            store = _write(stores_folder(), tokenizer, stats, zip(encoded, document_starts, strict=True))
+            store = _write(stores_folder(), tokenizer, stats, zip(encoded, document_starts, strict=True), columns)
             _keep(key, store)
     save_key(cached, store, tokenizer)
     return tokenizer, store
 
 
-def build_store(corpus: Corpus, tokenizer: Tokenizer, parent: Path, threads: int | None = None) -> TokenStore:
+def build_store(
+    corpus: Corpus, tokenizer: Tokenizer, parent: Path, threads: int | None = None, columns: Sequence[Column] = ()
+) -> TokenStore:
     """Encode the corpus into a new store in `parent`, in a folder named by its digest."""
     stats = TextStats()
-    return _write(parent, tokenizer, stats, _encode(corpus, tokenizer, stats, threads))
+    return _write(parent, tokenizer, stats, _encode(corpus, tokenizer, stats, threads, columns), columns)
 
 
-def _encode(corpus: Corpus, tokenizer: Tokenizer, stats: TextStats, threads: int | None) -> Iterator[EncodedBlock]:
-    config = JobConfig.of("encode", tokenizer, corpus.layout)
-    dtype = id_dtype(len(tokenizer))
+def _encode(
+    corpus: Corpus, tokenizer: Tokenizer, stats: TextStats, threads: int | None, columns: Sequence[Column]
+) -> Iterator[EncodedBlock]:
+    config = JobConfig.of("encode", tokenizer, corpus.layout)._replace(capitals=reads_capitals(columns))
+    dtypes = (id_dtype(len(tokenizer)), np.bool_, np.int64, *([np.uint8] if config.capitals else []))
     with progress("encoding", corpus.size()) as advance:
         for message in run_job(config, with_progress(corpus.blocks(), advance), threads):
-            yield EncodedSentences(*_as_arrays(message.arrays[2:], dtype, np.bool_, np.int64)), stats.add(message)
+            yield EncodedSentences(*_as_arrays(message.arrays[2:], *dtypes)), stats.add(message)
 
 
 def _encode_chunks(counter: ChunkCounter, tokenizer: Tokenizer, threads: int | None) -> ChunkTokens:
@@ -119,16 +132,23 @@ def _as_arrays(arrays: Sequence[Any], *dtypes: Any) -> tuple[Any, ...]:
     return tuple(np.frombuffer(array, dtype=dtype) for array, dtype in zip(arrays, dtypes, strict=True))
 
 
-def _write(parent: Path, tokenizer: Tokenizer, stats: TextStats, blocks: Iterable[EncodedBlock]) -> TokenStore:
+def _write(
+    parent: Path,
+    tokenizer: Tokenizer,
+    stats: TextStats,
+    blocks: Iterable[EncodedBlock],
+    columns: Sequence[Column] = (),
+) -> TokenStore:
     """Write a new store; `stats` is complete after the last block."""
     cache_limit()  # a wrong setting is reported before the work
     with writing(parent), draft_folder(parent) as draft:
-        with StoreWriter(draft, tokenizer) as writer:
+        with StoreWriter(draft, tokenizer, reads_capitals(columns)) as writer:
             for encoded, starts_document in blocks:
                 writer.add(encoded, starts_document)
             info = writer.finish(stats.digest, stats.bytes, stats.words)
         if info.sentences == 0:
             raise CorpusError("no sentence of the corpus holds a token: check the text with firth check.")
+        info = write_columns(draft, info, tokenizer, columns)
         (draft / "store.json").write_text(info.to_json())
         sync_all(draft)
         return _publish(draft, parent / info.digest)
@@ -204,13 +224,15 @@ class SpillBuffer:
 
 
 class StoreWriter:
-    """Writes the four files of a store; sentences without tokens (of control characters, say) are dropped."""
+    """Writes the files of a store; sentences without tokens (of control characters, say) are dropped."""
 
-    def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
+    def __init__(self, folder: Path, tokenizer: Tokenizer, capitals: bool = False) -> None:
+        """`capitals`: with the column of capital letters, which only the text tells."""
         self.dtype = np.dtype(id_dtype(len(tokenizer)))
         self._tokenizer = tokenizer
         self._open = ExitStack()
-        self._files = [_DigestedFile(folder / name, self._open) for name in FILES]
+        self._names = (*FILES, *([CapitalColumn().file] if capitals else []))
+        self._files = [_DigestedFile(folder / name, self._open) for name in self._names]
         self._tokens = self._sentences = self._documents = self._unknown = 0
         self._at_document_end = False
 
@@ -221,7 +243,9 @@ class StoreWriter:
         self._open.close()
 
     def add(self, encoded: EncodedSentences, starts_document: npt.NDArray[np.bool_]) -> None:
-        ids, word_starts, sentences, documents = self._files
+        ids, word_starts, sentences, documents, *columns = self._files
+        for column in columns:
+            column.write(encoded.capitals)
         ids.write(encoded.ids)
         word_starts.write(encoded.word_starts)
         kept = encoded.lengths > 0
@@ -239,9 +263,9 @@ class StoreWriter:
 
     def finish(self, corpus: str, size: int, words: int) -> StoreInfo:
         """Close the files; `corpus`, `size` and `words` are the digest of the text, its bytes and its words."""
-        for file, end in zip(self._files[2:], (self._tokens, self._sentences), strict=True):
+        for file, end in zip(self._files[2:4], (self._tokens, self._sentences), strict=True):
             file.write(np.array([end], dtype=np.uint64))
-        digests = {name: file.finish() for name, file in zip(FILES, self._files, strict=True)}
+        digests = {name: file.finish() for name, file in zip(self._names, self._files, strict=True)}
         self._open.close()
         return StoreInfo(
             format=FORMAT,

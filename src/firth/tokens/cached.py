@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from firth.cache import remove_path
 from firth.errors import FirthError, StoreError
 from firth.files import cache_folder, digest_bytes, write_file
 from firth.progress import note
+from firth.tokens.columns import Column
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import FORMAT, TokenStore, open_verified
 from firth.tokens.tokenizer import Tokenizer
@@ -45,9 +47,9 @@ def key_file(*facts: str) -> Path:
     return cache_folder() / "keys" / digest_bytes(" ".join((_KEY_FORMAT, *facts)).encode())
 
 
-def store_key(corpus: str, tokenizer: Tokenizer) -> Path:
-    """The file that points to the store of a corpus, given by its key, under a tokenizer."""
-    return key_file(corpus, tokenizer.digest, str(FORMAT))
+def store_key(corpus: str, tokenizer: Tokenizer, columns: Sequence[Column] = ()) -> Path:
+    """The file that points to the store of a corpus, given by its key, under a tokenizer, with columns."""
+    return key_file(corpus, tokenizer.digest, str(FORMAT), *(column.key for column in columns))
 
 
 def find_store(key: Path, tokenizer: Tokenizer) -> TokenStore | None:

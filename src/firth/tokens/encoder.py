@@ -22,6 +22,7 @@ import tokenizers
 
 from firth.text.segment import HAN, Segmenter
 from firth.tokens import _kernels
+from firth.tokens.capitals import chunk_capitals
 from firth.tokens.lines import HAS_DOUBLE_SPACE, MAY_HOLD_HAN, Bytes, Lines, as_array, lines_of
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import UNK, Tokenizer, WordSplitter, find_word_starts, flag_word_starts
@@ -187,12 +188,16 @@ _MAX_CHUNK_BYTES = 1 << 26  # of distinct chunks; then the cache is cleared, whi
 _MAX_WORDS = 1 << 20  # of single sentences, cached likewise
 
 
+NO_CAPITALS = np.zeros(0, dtype=np.uint8)
+
+
 class EncodedSentences(NamedTuple):
     """The concatenated tokens of sentences, with the number of tokens of each."""
 
     ids: npt.NDArray[Any]
     word_starts: npt.NDArray[np.bool_]
     lengths: npt.NDArray[np.int64]
+    capitals: npt.NDArray[np.uint8] = NO_CAPITALS  # if asked for: whether a token's word begins with a capital letter
 
 
 class ChunkTokens(NamedTuple):
@@ -201,14 +206,20 @@ class ChunkTokens(NamedTuple):
     bounds: npt.NDArray[np.int64]
     ids: npt.NDArray[Any]
     word_starts: npt.NDArray[np.bool_]
+    capitals: npt.NDArray[np.uint8] | None = None
 
     def emit(self, chunks: npt.NDArray[np.int32], lines: int) -> EncodedSentences:
         total = _kernels.count_tokens(chunks, self.bounds)
         encoded = EncodedSentences(
             np.empty(total, dtype=self.ids.dtype), np.empty(total, dtype=np.bool_), np.zeros(lines, dtype=np.int64)
         )
-        _kernels.emit(chunks, self.bounds, self.ids, self.word_starts, *encoded)
-        return encoded
+        arrays = encoded[:3]
+        _kernels.emit(chunks, self.bounds, self.ids, self.word_starts, *arrays)
+        if self.capitals is None:
+            return encoded
+        capitals, starts, lengths = np.empty(total, np.uint8), np.empty(total, np.bool_), np.zeros(lines, np.int64)
+        _kernels.emit(chunks, self.bounds, self.capitals, self.word_starts, capitals, starts, lengths)
+        return encoded._replace(capitals=capitals)
 
     def append(
         self, lengths: npt.NDArray[np.int64], ids: npt.NDArray[Any], word_starts: npt.NDArray[np.bool_]
@@ -227,8 +238,10 @@ NO_TOKENS = ChunkTokens(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint32
 class TextEncoder:
     """Encodes sentences like `tokenizer.encode`, many times faster on real text; threads may share it."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, capitals: bool = False) -> None:
+        """`capitals`: also tell which tokens are of words that begin with a capital letter."""
         self.tokenizer = tokenizer
+        self._capitals = capitals
         self._separable = tokenizer.recipe.separable
         self._tokens = NO_TOKENS
         self._lock = RLock()  # of the tables of chunks
@@ -259,8 +272,14 @@ class TextEncoder:
 
     def _tokens_of_chunks(self, chunks: npt.NDArray[np.int32], lines: Lines) -> EncodedSentences:
         if len(self.chunker.table) >= self._tokens.bounds.size:
-            texts = self.chunker.table.texts(self._tokens.bounds.size - 1)
-            self._tokens = self._tokens.append(*self.encode_chunks(texts))
+            texts, before = self.chunker.table.texts(self._tokens.bounds.size - 1), self._tokens.capitals
+            lengths, ids, starts = self.encode_chunks(texts)
+            self._tokens = self._tokens.append(lengths, ids, starts)
+            if self._capitals:
+                found = chunk_capitals(self.tokenizer, texts, lengths)
+                self._tokens = self._tokens._replace(
+                    capitals=found if before is None else np.concatenate([before, found])
+                )
         return self._tokens.emit(chunks, len(lines))
 
     def encode_one(self, sentence: str) -> npt.NDArray[np.uint32]:

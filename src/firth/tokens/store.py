@@ -6,6 +6,7 @@ A store is a folder named by the digest of its content:
     starts.bin      one byte per token: 1 where a word starts
     sentences.bin   uint64: the offset of each sentence, and the end
     documents.bin   uint64: the first sentence of each document, and the end
+    NAME.uint8.bin  a column of that name and type: one value per token; only if a recipe requires it
     store.json      written last: counts, digests and sizes
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -34,6 +36,7 @@ FILES = ("ids.bin", "starts.bin", "sentences.bin", "documents.bin")
 _INFO = "store.json"
 _MAX_INFO_BYTES = 1 << 16
 _DTYPES = ("uint16", "uint32")
+_COLUMN = re.compile(r"([a-z]{1,40})\.(uint8|uint16|uint32)\.bin")
 _COUNTS = ("tokens", "words", "sentences", "documents", "bytes", "unknown")
 _BLOCK = 1 << 24  # values compared at a time
 _TIMESTAMP_PRECISION = 3_000_000_000  # nanoseconds in which a file may change without a new timestamp, at worst
@@ -64,7 +67,15 @@ class StoreInfo:  # the content of `store.json`
     def to_json(self) -> str:
         return json.dumps(asdict(self) | {"digest": self.digest}, indent=2, sort_keys=True) + "\n"
 
+    @property
+    def columns(self) -> dict[str, tuple[str, str]]:
+        """The name of each column -> its file and its type."""
+        found = {name: _COLUMN.fullmatch(name) for name in sorted(self.files) if name not in FILES}
+        return {match[1]: (file, match[2]) for file, match in found.items() if match is not None}
+
     def file_size(self, name: str) -> int:
+        if name not in FILES:
+            return self.tokens * np.dtype(dict(self.columns.values())[name]).itemsize
         ids = self.tokens * np.dtype(self.dtype).itemsize
         sizes = (ids, self.tokens, 8 * (self.sentences + 1), 8 * (self.documents + 1))
         return dict(zip(FILES, sizes, strict=True))[name]
@@ -77,7 +88,8 @@ class StoreInfo:  # the content of `store.json`
             count = getattr(self, name)
             if type(count) is not int or not 0 <= count < 1 << 48:
                 raise ValueError(f"{name} is {count!r:.40}")
-        if not isinstance(self.files, dict) or tuple(sorted(self.files)) != tuple(sorted(FILES)):
+        names = set(self.files) if isinstance(self.files, dict) else set()
+        if not names >= set(FILES) or len(self.columns) < len(names - set(FILES)):
             raise ValueError("the names of its files are others")
 
 
@@ -91,6 +103,8 @@ class TokenStore(Summarised):
         self.word_starts: npt.NDArray[np.bool_] = self._map("starts.bin", "bool")
         self.sentences: npt.NDArray[np.uint64] = self._map("sentences.bin", "uint64")
         self.documents: npt.NDArray[np.uint64] = self._map("documents.bin", "uint64")
+        self.columns = {name: self._map(*file) for name, file in self.info.columns.items()}
+        """Further facts of each token by name, such as spans of phrases."""
 
     def summary(self) -> dict[str, Any]:
         """The size of the text, and the folder."""
@@ -120,7 +134,7 @@ class TokenStore(Summarised):
             digests = list(self._digests())
         except OSError as error:
             raise StoreError(f"{self.folder} cannot be read ({error.strerror}): remove it and run again.") from None
-        for name, digest in zip(FILES, digests, strict=True):
+        for name, digest in zip(self._files, digests, strict=True):
             if self.info.files[name] != digest:
                 raise self._damaged(name, "has changed since it was written")
         self._check_bounds(self.sentences, len(self), "sentences.bin")
@@ -130,8 +144,12 @@ class TokenStore(Summarised):
         if _max(self.word_starts.view(np.uint8)) > 1:
             raise self._damaged("starts.bin", "holds other bytes than 0 and 1")
 
+    @property
+    def _files(self) -> tuple[str, ...]:
+        return (*FILES, *(file for file, _ in self.info.columns.values()))
+
     def _digests(self) -> Iterator[str]:
-        paths = [self.folder / name for name in FILES]
+        paths = [self.folder / name for name in self._files]
         if self.ids.nbytes < _BLOCK:  # done before threads have started
             return map(digest_file, paths)
         return in_order(digest_file, paths)
@@ -182,7 +200,8 @@ def id_dtype(vocabulary: int) -> type[np.unsignedinteger[Any]]:
 def _file_states(folder: Path) -> tuple[FileState, ...]:
     """What differs after any of the files was written to or replaced."""
     try:
-        found = [os.stat(folder / name) for name in (*FILES, _INFO)]
+        columns = sorted(path.name for path in folder.glob("*.bin") if path.name not in FILES)
+        found = [os.stat(folder / name) for name in (*FILES, *columns, _INFO)]
     except OSError as error:
         raise StoreError(f"{folder} is not a complete token store ({error.strerror}): remove it.") from None
     return tuple((one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in found)

@@ -55,6 +55,7 @@ class JobConfig(NamedTuple):
     tokenizer: bytes = b""
     dictionary: Path | None = None
     loaded: Tokenizer | None = None  # the tokenizer itself, for workers in this process
+    capitals: bool = False  # whether to tell capital letters
 
     @classmethod
     def of(cls, job: str, tokenizer: Tokenizer, layout: Layout = "lines") -> JobConfig:
@@ -63,14 +64,14 @@ class JobConfig(NamedTuple):
     def to_message(self) -> Message:
         dictionary = str(self.dictionary) if self.dictionary else None
         facts = {"job": self.job, "recipe": asdict(self.recipe), "layout": self.layout, "dictionary": dictionary}
-        return Message(facts, [self.tokenizer])
+        return Message(facts | {"capitals": self.capitals}, [self.tokenizer])
 
     @classmethod
     def from_message(cls, message: Message) -> JobConfig:
         facts = message.facts
         dictionary = Path(facts["dictionary"]) if facts["dictionary"] else None
         recipe = TokenizerRecipe(**facts["recipe"])
-        return cls(facts["job"], recipe, facts["layout"], message.arrays[0], dictionary)
+        return cls(facts["job"], recipe, facts["layout"], message.arrays[0], dictionary, capitals=facts["capitals"])
 
     def load_tokenizer(self) -> Tokenizer:
         return self.loaded or Tokenizer(self.tokenizer, self.recipe, self.dictionary)
@@ -108,13 +109,15 @@ def chunk_job(config: JobConfig) -> Worker:
 def encode_job(config: JobConfig) -> Worker:
     """Encodes blocks; returns sentences, their ids, word starts and lengths; the facts have the number of words."""
     tokenizer = config.load_tokenizer()
-    encoder = TextEncoder(tokenizer)
+    encoder = TextEncoder(tokenizer, config.capitals)
     dtype = id_dtype(len(tokenizer))
 
     def process(block: TextBlock) -> Message:
         lines = read_block(block, config.layout, encoder.chunker.flags_double_space)
         encoded, counts = encoder.encode_lines_counted(lines)
-        arrays = [encoded.ids.astype(dtype), encoded.word_starts, encoded.lengths]
+        arrays: list[Any] = [encoded.ids.astype(dtype), encoded.word_starts, encoded.lengths]
+        if config.capitals:
+            arrays.append(encoded.capitals)
         return _sentences_message(lines, {"words": int(counts.words.sum())}, arrays)
 
     return process

@@ -125,8 +125,8 @@ class WordModel(SummarisedModel, ChecksArguments):
 
     def encode(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
         """The concatenated ids of texts with phrases joined, and the bounds of each text."""
-        ids, _, lengths = self._encoder.encode([" ".join(text.replace("\0", " ").splitlines()) for text in texts])
-        bounds = bounds_of(lengths)
+        encoded = self._encoder.encode([" ".join(text.replace("\0", " ").splitlines()) for text in texts])
+        ids, bounds = encoded.ids, bounds_of(encoded.lengths)
         return (ids.astype(np.uint32), bounds) if self.phrases is None else self.phrases.join_texts(ids, bounds)
 
     @cached_property

@@ -10,6 +10,7 @@ import torch
 
 from firth.nets.model import NetModel
 from firth.nets.recipe import NetRecipe
+from firth.recipes.knowledge import ernie
 from firth.recipes.nets import electra, xlm
 from firth.tasks.examples import Answer, ChoiceExample, Example, SpanExample, TagExample, TextExample
 from firth.tasks.recipe import HeadRecipe, TaskName, TaskRecipe
@@ -58,7 +59,7 @@ def two_languages() -> NetRecipe:
     return replace(recipe, embedding=replace(recipe.embedding, languages=2), languages=("en", "de"), language="de")
 
 
-NETWORKS = MEMBERS | {"electra": electra, "xlm": two_languages}
+NETWORKS = MEMBERS | {"electra": electra, "xlm": two_languages, "ernie": ernie}
 
 
 def task_recipe(base: NetModel, task: TaskName, **changes: Any) -> TaskRecipe:

@@ -8,6 +8,7 @@ from typing import Any
 from firth.artifact.formats.huggingface_albert import Albert
 from firth.artifact.formats.huggingface_bert import Bert
 from firth.artifact.formats.huggingface_electra import Electra
+from firth.artifact.formats.huggingface_ernie import Ernie
 from firth.artifact.formats.huggingface_family import Config, ModelType, SecondModel
 from firth.artifact.formats.huggingface_gpt import Gpt
 from firth.artifact.formats.huggingface_gpt2 import Gpt2
@@ -17,7 +18,7 @@ from firth.artifact.formats.huggingface_xlm import Xlm
 from firth.errors import AbilityError, ArtifactError
 from firth.nets.recipe import NetRecipe
 
-_FAMILIES: tuple[ModelType, ...] = (Bert(), Roberta(), Albert(), Electra(), Gpt2(), Gpt(), Xlm(), Marian())
+_FAMILIES: tuple[ModelType, ...] = (Bert(), Roberta(), Albert(), Electra(), Gpt2(), Gpt(), Xlm(), Marian(), Ernie())
 """The last of those that claim a recipe is its family, so that the first may claim what is left."""
 
 MODEL_TYPES = {family.name: family for family in _FAMILIES}

@@ -38,13 +38,15 @@ class ObjectiveHead(nn.Module, ABC):
     """
 
     name: str
+    begin: float = 0.0
+    """The fraction of the training from which on it is trained."""
     counts_words: bool = True
     """Whether the length of a span is its number of words, and not of tokens."""
 
     def __init__(self, objective: Objective, recipe: NetRecipe, vocabulary: Vocabulary) -> None:
         """Layers of an objective are made here, as attributes."""
         super().__init__()
-        self.objective, self.name = objective, objective.name
+        self.objective, self.name, self.begin = objective, objective.name, objective.begin
         self.recipe = recipe
         self.vocabulary = len(vocabulary)
 

@@ -28,10 +28,10 @@ IGNORED_LABEL = -1
 class PairClassificationHead(ObjectiveHead):
     """-log softmax(W tanh(V s + b) + c)[label], s being the state of a sequence's first token (Devlin et al. 2019)."""
 
-    def __init__(self, objective: Objective, recipe: NetRecipe, vocabulary: Vocabulary) -> None:
+    def __init__(self, objective: Objective, recipe: NetRecipe, vocabulary: Vocabulary, classes: int = 2) -> None:
         super().__init__(objective, recipe, vocabulary)
         self.pooler = nn.Linear(recipe.width, recipe.width)
-        self.classifier = nn.Linear(recipe.width, 2)
+        self.classifier = nn.Linear(recipe.width, classes)
         init_linear(self.pooler)
         init_linear(self.classifier)
 
@@ -47,7 +47,7 @@ class PairClassificationHead(ObjectiveHead):
         return first_positions(batch)[batch.labels[self.label_key] != IGNORED_LABEL]
 
     def classify(self, states: Tensor) -> Tensor:
-        """(sequences, 2): logits from the states of first tokens."""
+        """(sequences, classes): logits from the states of first tokens."""
         return self.classifier(torch.tanh(self.pooler(states)))  # type: ignore[no-any-return]
 
     def expected_counts(self, length: int) -> dict[str, float]:
