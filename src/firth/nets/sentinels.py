@@ -14,9 +14,8 @@ from firth.errors import AbilityError
 from firth.nets.denoising import ClozeRow, DenoisingNet
 from firth.nets.filling import Prediction
 from firth.nets.scoring import Integers
-from firth.nets.seq2seq import SourceDecoderState
 from firth.progress import progress
-from firth.tokens.tokenizer import BOS, EOS, MASK
+from firth.tokens.tokenizer import MASK
 
 _MIN_BEAMS = 4
 
@@ -79,7 +78,7 @@ class SentinelNet(DenoisingNet):
         masks = source[source >= self._words].tolist()
         beams, limit = max(top, _MIN_BEAMS), self.recipe.sequence.length - 1
         search = BeamSearch(1, beams, limit, length_penalty=0.0, early_stopping=False)
-        (hypotheses,) = search.run(SourceDecoderState(self.network, self.encode_sources([source])))
+        (hypotheses,) = search.run(self.decoder_state([source]))
         by_mask: list[dict[str, Filling]] = [{} for _ in masks]
         for hypothesis in hypotheses:
             spans, probability = self.spans(hypothesis.text_tokens), math.exp(hypothesis.score)
@@ -92,7 +91,7 @@ class SentinelNet(DenoisingNet):
 
     def cloze(self, ids: Sequence[int], position: int, end: int) -> ClozeRow:
         sentinel = len(self.words) - 1
-        return ClozeRow([BOS, *ids[:position], sentinel, *ids[end:], EOS], [EOS, sentinel])
+        return self.cloze_row([*ids[:position], sentinel, *ids[end:]], [*self.pair_format.first, sentinel])
 
     def top_predictions(
         self, texts: Sequence[Sequence[int]], positions: Sequence[Sequence[int]], top: int

@@ -144,7 +144,8 @@ def drop_absent_tokens(recipe: NetRecipe, state: Mapping[str, Tensor]) -> tuple[
     """The model without the tokens that `select_tokens` added, and the ids of the others, if no other bias is set."""
     bias = state.get("output.bias")
     all_ids = list(range(len(state["embedding.tokens.weight"])))
-    if recipe.visibility != "causal" or bias is None or bool(((bias != 0) & (bias != ABSENT_BIAS)).any()):
+    drops = recipe.visibility == "causal" or not nearest_family(recipe).has_output_bias
+    if not drops or bias is None or bool(((bias != 0) & (bias != ABSENT_BIAS)).any()):
         return recipe, dict(state), all_ids
     kept = [number for number in all_ids if bias[number] == 0]
     unbiased = {name: tensor for name, tensor in state.items() if name != "output.bias"}
