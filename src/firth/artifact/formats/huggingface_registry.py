@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from firth.artifact.formats.huggingface_albert import Albert
+from firth.artifact.formats.huggingface_bart import Bart
 from firth.artifact.formats.huggingface_bert import Bert
 from firth.artifact.formats.huggingface_electra import Electra
 from firth.artifact.formats.huggingface_family import Config, ModelType, SecondModel
@@ -13,11 +14,23 @@ from firth.artifact.formats.huggingface_gpt import Gpt
 from firth.artifact.formats.huggingface_gpt2 import Gpt2
 from firth.artifact.formats.huggingface_marian import Marian
 from firth.artifact.formats.huggingface_roberta import Roberta
+from firth.artifact.formats.huggingface_t5 import T5
 from firth.artifact.formats.huggingface_xlm import Xlm
 from firth.errors import AbilityError, ArtifactError
 from firth.nets.recipe import NetRecipe
 
-_FAMILIES: tuple[ModelType, ...] = (Bert(), Roberta(), Albert(), Electra(), Gpt2(), Gpt(), Xlm(), Marian())
+_FAMILIES: tuple[ModelType, ...] = (
+    Bert(),
+    Roberta(),
+    Albert(),
+    Electra(),
+    Gpt2(),
+    Gpt(),
+    Xlm(),
+    Marian(),
+    Bart(),
+    T5(),
+)
 """The last of those that claim a recipe is its family, so that the first may claim what is left."""
 
 MODEL_TYPES = {family.name: family for family in _FAMILIES}
