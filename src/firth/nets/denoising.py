@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -35,6 +35,8 @@ class DenoisingNet(Seq2SeqNet, MaskedNet):
     The score of a text is a pseudo-log-likelihood: each token is predicted from a source that has a mask in its place,
     and from the tokens before it, which the decoder reads.
     """
+
+    score_meaning: ClassVar[str] = "pseudo-log-likelihood (each token given the text with a mask in its place)"
 
     def source_ids(self, sources: Sequence[str]) -> list[Integers]:
         return [np.array(ids, dtype=np.int64) for ids in self.masked_ids(sources)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,15 +15,23 @@ from firth.decoding.generate import BeamSearch
 from firth.errors import AbilityError
 from firth.nets.denoising import ClozeRow, DenoisingNet
 from firth.nets.filling import Prediction
-from firth.nets.scoring import Integers
+from firth.nets.scoring import Integers, LogProbs, TokenScores, target_logprobs
+from firth.nets.seq2seq import pad_sequences
 from firth.progress import progress
-from firth.tokens.tokenizer import MASK
+from firth.tokens.tokenizer import EOS, MASK
 
 _MIN_BEAMS = 4
 
 
 class SentinelNet(DenoisingNet):
-    """Restores spans (T5). A mask in a text is a sentinel, and stands for a span of any length."""
+    """Restores spans (T5). A mask in a text is a sentinel, and stands for a span of any length.
+
+    The score of a text is a pseudo-log-likelihood of its words: each is the span of a sentinel in its place, predicted
+    from all other words. Spans may have any length, so that the probability of a word is that of its tokens and of the
+    end after them, which is added to the last token.
+    """
+
+    score_meaning: ClassVar[str] = "pseudo-log-likelihood (each word as the span of a sentinel, given all others)"
 
     @property
     def _words(self) -> int:
@@ -93,7 +103,45 @@ class SentinelNet(DenoisingNet):
         sentinel = len(self.words) - 1
         return self.cloze_row([*ids[:position], sentinel, *ids[end:]], [*self.pair_format.first, sentinel])
 
+    @cached_property
+    def _token_scores(self) -> TokenScores:
+        """Words are spans, whether or not whole words are asked for."""
+        return self._word_scores
+
+    def _score_masked(
+        self, ids: Integers, words: Integers, begins: Integers, size: int, positions: Integers
+    ) -> LogProbs:
+        keys = list(zip(begins.tolist(), words[positions].tolist(), strict=True))
+        spans = {key: _span(words, key[0], size, key[1]) for key in dict.fromkeys(keys)}
+        logs = dict(zip(spans, self._span_logprobs(ids, size, spans), strict=True))
+        return np.array([logs[key][at - spans[key].start] for key, at in zip(keys, positions.tolist(), strict=True)])
+
+    def _span_logprobs(self, ids: Integers, size: int, spans: Mapping[tuple[int, int], slice]) -> list[LogProbs]:
+        """The log-probabilities of the tokens of each span, the last with that of the end after it."""
+        rows, targets = [], []
+        for (begin, _), span in spans.items():
+            row = self.cloze(ids[begin : begin + size].tolist(), span.start - begin, span.stop - begin)
+            rows.append(row._replace(decoded=[*row.decoded, *ids[span].tolist()]))
+            targets.append(np.append(ids[span], EOS))
+        batch, is_token = pad_sequences([np.array(row.decoded) for row in rows])
+        batch.source = self._source_batch([row.source for row in rows])
+        sizes = np.array([one.size for one in targets])
+        ends = is_token.sum(1).numpy() + np.arange(len(rows)) * batch.shape[1]
+        at = np.concatenate([np.arange(end - count, end) for end, count in zip(ends, sizes, strict=True)])
+        states = self.network(batch, torch.from_numpy(at)).last_hidden_state
+        wanted = torch.from_numpy(np.concatenate(targets))
+        logs = target_logprobs(self.network.output, states, wanted, len(self.words))
+        found = np.split(logs, np.cumsum(sizes)[:-1])
+        return [np.append(one[:-2], one[-2:].sum()) for one in found]
+
     def top_predictions(
         self, texts: Sequence[Sequence[int]], positions: Sequence[Sequence[int]], top: int
     ) -> list[list[list[Prediction]]]:
         raise AbilityError("a mask stands for a span, not for a token: use fill.")
+
+
+def _span(words: Integers, begin: int, size: int, word: int) -> slice:
+    """The positions of a word in a window of a text; `words` are ascending."""
+    own = words[begin : begin + size]
+    first, last = (int(np.searchsorted(own, word, side)) for side in ("left", "right"))
+    return slice(begin + first, begin + last)
