@@ -24,7 +24,7 @@ from firth.nets.batch import Batch
 from firth.nets.denoising import DenoisingNet
 from firth.nets.recipe import NetRecipe
 from firth.nets.sentinels import SentinelNet
-from firth.recipes.denoising import bart, t5, t5_1_1
+from firth.recipes.denoising import bart, mass, t5, t5_1_1
 from firth.tokens.special_tokens import PairFormat
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK
 from tests.artifact.formats.small_transformers import (
@@ -41,13 +41,14 @@ from tests.artifact.formats.small_transformers import (
 )
 
 LENGTH = 24
-STEPS = {"bart": 400, "t5": 250, "t5-1.1": 250}
-RATES = {"bart": 0.005, "t5": 0.01, "t5-1.1": 0.01}
+STEPS = {"bart": 400, "mass": 400, "t5": 250, "t5-1.1": 250}
+RATES = {"bart": 0.005, "mass": 0.005, "t5": 0.01, "t5-1.1": 0.01}
 SOURCES = [*TEXTS, "dog", "the fox", "The quick fox jumps"]
-MEMBERS: dict[str, Callable[[], NetRecipe]] = {"bart": bart, "t5": t5, "t5-1.1": t5_1_1}
+MEMBERS: dict[str, Callable[[], NetRecipe]] = {"bart": bart, "mass": mass, "t5": t5, "t5-1.1": t5_1_1}
 EVERY = pytest.mark.parametrize("name", MEMBERS)
 T5S = pytest.mark.parametrize("name", ["t5", "t5-1.1"])
-CLASSES = {"bart": "BartForConditionalGeneration", "t5": "T5ForConditionalGeneration"}
+BART, T5 = "BartForConditionalGeneration", "T5ForConditionalGeneration"
+CLASSES = {"bart": BART, "mass": BART, "t5": T5, "t5-1.1": T5}
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +67,7 @@ def recipe_of(name: str) -> NetRecipe:
     """
     made = small(MEMBERS[name]())
     assert made.decoder is not None
-    sizes = {"layers": 1, "heads": 4, "ffn_width": 20} if name == "bart" else {"layers": 1}
+    sizes = {"layers": 1, "heads": 4, "ffn_width": 20} if name in ("bart", "mass") else {"layers": 1}
     return replace(made, decoder=replace(made.decoder, **sizes))
 
 
@@ -109,7 +110,7 @@ def test_logits_are_the_same(name: str, tmp_path: Path) -> None:
     made = model(name)
     folder = put(made, tmp_path / "out")
     theirs = load_theirs(folder, "AutoModelForSeq2SeqLM")
-    assert type(theirs).__name__ == CLASSES[name.partition("-")[0]]
+    assert type(theirs).__name__ == CLASSES[name]
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     given = tokenizer(TEXTS, return_tensors="pt", padding=True)
     assert (given["attention_mask"] == 0).any()
@@ -164,6 +165,33 @@ def test_masks_are_sentinels_there(name: str, tmp_path: Path) -> None:
     assert best.tokens == len(tokens) + 1
 
 
+def test_a_mass_with_small_embeddings_computes_the_same_as_a_bart(tmp_path: Path) -> None:
+    """BART adds 1e-5 to variances, MASS 1e-12: scaled weights make up for it, where vectors are small, too."""
+    made = model_of(recipe_of("mass"))
+    assert made.recipe.encoder.eps == 1e-12
+    with torch.no_grad():
+        for part in (made.network.embedding, made.network.decoder_embedding):
+            assert part is not None
+            for table in (part.tokens, part.positions):
+                assert isinstance(table, torch.nn.Embedding)
+                table.weight *= 0.03
+        made.network.output.bias += torch.randn(len(made.tokenizer))  # type: ignore[operator]
+    folder = put(made, tmp_path / "out")
+    theirs = load_theirs(folder, "BartForConditionalGeneration")
+    source, target = torch.tensor([[BOS, 7, 8, MASK, 9, EOS]]), torch.tensor([[EOS, 9, 10, 11]])
+    hidden = (source != MASK).long()
+    with torch.no_grad():
+        states = theirs.model.encoder(source)
+        found = theirs(encoder_outputs=states, attention_mask=hidden, decoder_input_ids=target).logits
+        batch = Batch(target, target > 0, source=Batch(source, source > 0, is_hidden=source == MASK))
+        mine = made.network.output.logits(made.network(batch).last_hidden_state)
+        encoded = made.network(Batch(source, source > 0)).last_hidden_state
+    assert float(mine.std()) > 0.5
+    assert torch.allclose(found[0], mine, rtol=0, atol=1e-5)
+    assert torch.allclose(states.last_hidden_state[0], encoded, rtol=0, atol=1e-5)
+    assert equal(read_model(folder), made)
+
+
 @EVERY
 def test_a_round_trip_changes_nothing(name: str, tmp_path: Path) -> None:
     made = model(name)
@@ -193,6 +221,8 @@ def test_what_their_library_saves_again_is_read(name: str, tmp_path: Path) -> No
     ("name", "part", "values", "message"),
     [
         ("bart", "encoder", {"eps": 1e-3}, "encoder.eps=0.001"),
+        ("bart", "encoder", {"eps": 1e-6}, "encoder.eps=1e-06"),
+        ("bart", "encoder", {"eps": 1e-12}, "decoder.eps=1e-05"),
         ("bart", "encoder", {"norm": "pre"}, "encoder.norm=pre"),
         ("bart", "embedding", {"own_decoder": False}, "embedding.own_decoder=False"),
         ("bart", "embedding", {"norm": False}, "embedding.norm=False"),

@@ -207,6 +207,10 @@ class ModelType(ABC):
         """The inverse of `reshape`."""
         return tensor[offset:] if name == POSITIONS else tensor
 
+    def rescale(self, recipe: NetRecipe, tensors: Tensors, inverse: bool = False) -> Tensors:
+        """Our tensors with other scales but the same computation, as their model needs them, or those again as ours."""
+        return tensors
+
     def to_theirs(self, ours: Mapping[str, Tensor], offset: int) -> Tensors:
         """Our tensors with their names and shapes."""
         theirs: Tensors = {}

@@ -57,7 +57,7 @@ def to_huggingface(
     if wrong := first_nonfinite(ours):
         raise AbilityError(f"{wrong} holds NaN or infinity: train the model again with a lower learning rate.")
     config = make_config(recipe, vocabulary, has_head=has_head and bool(model_type.head_objective(recipe)))
-    theirs = model_type.to_theirs(ours, model_type.position_offset(config))
+    theirs = model_type.to_theirs(model_type.rescale(recipe, ours), model_type.position_offset(config))
     return config, theirs | model_type.neutral_tensors(recipe, ours)
 
 
@@ -86,7 +86,7 @@ def from_huggingface(config: Config, tensors: Mapping[str, Tensor]) -> ImportedW
     if wrong := first_nonfinite(given):
         raise ArtifactError(f"{wrong} holds NaN or infinity: use a model whose training went well.")
     single = {name: tensor.to(torch.float32) for name, tensor in given.items()}
-    ours = model_type.to_ours(single, blank, offset)
+    ours = model_type.rescale(recipe, model_type.to_ours(single, blank, offset), inverse=True)
     _check_neutral(model_type.neutral_tensors(recipe, ours), single)
     state = {name: tensor for name, tensor in ours.items() if not name.startswith("heads.")}
     return ImportedWeights(recipe, state, {name: ours[name] for name in ours.keys() - state.keys()}, left_out, absent)
