@@ -9,13 +9,14 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from firth.abilities import Filling
 from firth.decoding.generate import BeamSearch
 from firth.errors import AbilityError
 from firth.nets.denoising import ClozeRow, DenoisingNet
 from firth.nets.filling import Prediction
-from firth.nets.scoring import Integers, LogProbs, TokenScores, target_logprobs
+from firth.nets.scoring import Integers, LogProbs, TokenScores, logits_chunk, target_logprobs
 from firth.nets.seq2seq import pad_sequences
 from firth.progress import progress
 from firth.tokens.tokenizer import EOS, MASK
@@ -28,7 +29,7 @@ class SentinelNet(DenoisingNet):
 
     The score of a text is a pseudo-log-likelihood of its words: each is the span of a sentinel in its place, predicted
     from all other words. Spans may have any length, so that the probability of a word is that of its tokens and of the
-    end after them, which is added to the last token.
+    end of the span after them, be it the end of the target or another sentinel, which is added to the last token.
     """
 
     score_meaning: ClassVar[str] = "pseudo-log-likelihood (each word as the span of a sentinel, given all others)"
@@ -118,21 +119,30 @@ class SentinelNet(DenoisingNet):
 
     def _span_logprobs(self, ids: Integers, size: int, spans: Mapping[tuple[int, int], slice]) -> list[LogProbs]:
         """The log-probabilities of the tokens of each span, the last with that of the end after it."""
-        rows, targets = [], []
+        rows = []
         for (begin, _), span in spans.items():
             row = self.cloze(ids[begin : begin + size].tolist(), span.start - begin, span.stop - begin)
             rows.append(row._replace(decoded=[*row.decoded, *ids[span].tolist()]))
-            targets.append(np.append(ids[span], EOS))
         batch, is_token = pad_sequences([np.array(row.decoded) for row in rows])
         batch.source = self._source_batch([row.source for row in rows])
-        sizes = np.array([one.size for one in targets])
-        ends = is_token.sum(1).numpy() + np.arange(len(rows)) * batch.shape[1]
-        at = np.concatenate([np.arange(end - count, end) for end, count in zip(ends, sizes, strict=True)])
+        sizes = np.array([span.stop - span.start for span in spans.values()])
+        last = is_token.sum(1).numpy() - 1 + np.arange(len(rows)) * batch.shape[1]
+        at = np.concatenate([np.arange(end - count, end + 1) for end, count in zip(last, sizes, strict=True)])
         states = self.network(batch, torch.from_numpy(at)).last_hidden_state
-        wanted = torch.from_numpy(np.concatenate(targets))
-        logs = target_logprobs(self.network.output, states, wanted, len(self.words))
+        is_last = torch.from_numpy(np.isin(at, last))
+        targets = torch.from_numpy(np.concatenate([ids[span] for span in spans.values()]))
+        logs = target_logprobs(self.network.output, states[~is_last], targets, len(self.words))
         found = np.split(logs, np.cumsum(sizes)[:-1])
-        return [np.append(one[:-2], one[-2:].sum()) for one in found]
+        for one, end in zip(found, self._end_logprobs(states[is_last]), strict=True):
+            one[-1] += end
+        return found
+
+    def _end_logprobs(self, states: Tensor) -> LogProbs:
+        """The log-probabilities that spans end."""
+        ends = [EOS, *range(self._words, len(self.words))]
+        parts = torch.split(states, logits_chunk(len(self.words)))
+        found = [self.network.output.log_probabilities(some)[:, ends].logsumexp(-1) for some in parts]
+        return torch.cat(found).double().numpy()
 
     def top_predictions(
         self, texts: Sequence[Sequence[int]], positions: Sequence[Sequence[int]], top: int
