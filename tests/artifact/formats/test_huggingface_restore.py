@@ -377,6 +377,16 @@ def test_sentinels_and_spare_rows_of_t5(tmp_path: Path) -> None:
     assert [len(one) for one in mine.fill_many(["the <mask> jumps"], top=2)] == [1]
 
 
+@pytest.mark.parametrize(("role", "message"), [("mask_token", "sentinels"), ("unk_token", "ordinary token")])
+def test_a_sentinel_with_another_role_is_none(role: str, message: str, tmp_path: Path) -> None:
+    """The first one is the first of all, so that there are none then."""
+    their_folder("t5", tmp_path / "theirs")
+    path = tmp_path / "theirs/tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {role: "<extra_id_0>"}))
+    with pytest.raises(ArtifactError, match=message):
+        read_model(tmp_path / "theirs")
+
+
 def test_the_encoder_of_t5_alone_is_read_and_written(tmp_path: Path) -> None:
     other, tokenizer = their_folder("t5", tmp_path / "theirs")
     encoder = transformers.T5EncoderModel.from_pretrained(tmp_path / "theirs").eval()

@@ -121,7 +121,7 @@ def import_tokenizer(
     if content["model"].get("dropout"):
         raise ArtifactError("tokenizer.json splits words randomly: set its model's dropout to null.")
     roles = _special_roles(ids, settings, model_type)
-    recipe = _read_recipe(content, known)
+    recipe = _read_recipe(content, known, set(roles.values()))
     specials: list[str | None] = [roles.get(number) for number in range(5)]
     last = recipe.sentinel_tokens
     rest = [*(token for token in old if token not in roles.values() and token not in last), *last]
@@ -252,7 +252,8 @@ def _special_roles(ids: Mapping[str, int], settings: Mapping[str, Any], model_ty
     return found
 
 
-def _read_recipe(content: Config, known: TokenizerRecipe | None) -> TokenizerRecipe:
+def _read_recipe(content: Config, known: TokenizerRecipe | None, specials: Set[str]) -> TokenizerRecipe:
+    """The recipe of a tokenizer.json whose `specials` have other roles than sentinels; the known one if it fits."""
     parts = list(_flatten_steps(content["normalizer"])) + list(_flatten_steps(content["pre_tokenizer"]))
     types = {part["type"] for part in parts}
     model = content["model"]["type"]
@@ -260,7 +261,7 @@ def _read_recipe(content: Config, known: TokenizerRecipe | None) -> TokenizerRec
     if model not in kinds:
         raise ArtifactError(f"tokenizer.json has a model of type {model!r}: Firth reads {', '.join(kinds)}.")
     kind: TokenModel = "byte-bpe" if "ByteLevel" in types else kinds[model]
-    sentinels = _count_sentinels({token["content"] for token in content["added_tokens"]})
+    sentinels = _count_sentinels({token["content"] for token in content["added_tokens"]} - specials)
     is_same = known is not None and (known.model == kind or (known.model == "chars" and model == "WordLevel"))
     if known is not None and is_same and known.sentinels == sentinels:
         return known
