@@ -204,7 +204,7 @@ def exported_samples(format: str, folder: Path) -> list[Path]:
 
 def huggingface_samples(folder: Path) -> list[Path]:
     decoder = [f"decoder.{one}" for one in ("width=8", "heads=2", "layers=1", "ffn_width=8")]
-    samples = {"bert": [], "gpt2": [], "transformer": decoder}
+    samples = {"bert": [], "gpt2": [], "transformer": decoder, "bart": decoder, "mass": decoder, "t5-1.1": decoder}
     for name, settings in samples.items():
         export_model(net(name, settings), "huggingface", folder / name)
     return [folder / name for name in samples]

@@ -95,8 +95,8 @@ ITEMS: dict[str, Sequence[Any]] = {
 
 
 @cache
-def words() -> Tokenizer:
-    return train_tokenizer(TokenizerRecipe(model="words", min_count=1), read_corpus(TEXT))
+def words(sentinels: int = 0) -> Tokenizer:
+    return train_tokenizer(TokenizerRecipe(model="words", min_count=1, sentinels=sentinels), read_corpus(TEXT))
 
 
 def put(model: Any, folder: Path) -> None:
@@ -161,9 +161,10 @@ def net(recipe: str, settings: Sequence[str] = ()) -> NetModel:
     found = find_recipe(recipe)
     assert isinstance(found, NetRecipe)
     wide = ["encoder.ffn_width=8"] if found.encoder.ffn_width else []
-    made = override(found.with_tokenizer(words().recipe), [*small, *wide, *settings])
+    tokenizer = words(found.tokenizer.sentinels)
+    made = override(found.with_tokenizer(tokenizer.recipe), [*small, *wide, *settings])
     assert isinstance(made, NetRecipe)
-    vocabulary = Vocabulary(words().vocabulary, np.arange(len(words()), dtype=np.int64))
+    vocabulary = Vocabulary(tokenizer.vocabulary, np.arange(len(tokenizer), dtype=np.int64))
     network = build_network(made, vocabulary, 1)
     objectives = make_heads(made, network)
     heads = {
@@ -171,7 +172,7 @@ def net(recipe: str, settings: Sequence[str] = ()) -> NetModel:
         for name, objective in objectives.items()
         for part, parameter in objective.named_parameters()
     }
-    return make_model(made, network, words(), "lines", UnknownWordModel.train(["abc"]), heads)
+    return make_model(made, network, tokenizer, "lines", UnknownWordModel.train(["abc"]), heads)
 
 
 def put_net(recipe: str, settings: Sequence[str], folder: Path) -> None:

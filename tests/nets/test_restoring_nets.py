@@ -55,6 +55,13 @@ def log_probability(
     return float(logits.log_softmax(-1)[token])
 
 
+def end_log_probability(model: NetModel, source: list[int], inputs: list[int]) -> float:
+    """That the span after a sentinel ends: by the end of the target, or by another sentinel."""
+    first = len(model.words) - model.tokenizer.recipe.sentinels
+    ends = [log_probability(model, source, inputs, token) for token in (EOS, *range(first, len(model.words)))]
+    return float(np.logaddexp.reduce(ends))
+
+
 @EVERY
 def test_models_score_fill_and_generate(name: str) -> None:
     model = net(name)
@@ -80,7 +87,9 @@ def test_scores_are_pseudo_log_likelihoods_by_hand(name: str) -> None:
             expected += log_probability(model, [BOS, *before, MASK, *after, EOS], last, token, position)
         else:
             sentinel = len(model.words) - 1
-            expected += log_probability(model, [BOS, *before, sentinel, *after, EOS], [EOS, sentinel], token)
+            source = [BOS, *before, sentinel, *after, EOS]
+            expected += log_probability(model, source, [EOS, sentinel], token)
+            expected += end_log_probability(model, source, [EOS, sentinel, token])
     (score,) = model.score([TEXT])
     assert score.logprob == pytest.approx(expected, abs=1e-4)
     assert score.tokens == len(ids)
@@ -99,6 +108,31 @@ def test_whole_words_are_one_mask() -> None:
         for at, token in enumerate(ids)
     )
     assert model.score(["The dog"], whole_words=True)[0].logprob == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("size", [40, 6])
+def test_spans_of_sentinels_are_words(size: int) -> None:
+    """All tokens of a word after its sentinel, and the end after them; in windows, too, which may cut a word."""
+    model = small_net("t5", "chars", length=size)
+    assert isinstance(model, SentinelNet)
+    (ids,) = (one.tolist() for one in model.encode(["The dog"]))
+    sentinel = len(model.words) - 1
+    (score,) = model.score(["The dog"])
+    assert score.tokens == len(ids) == 7
+    assert model.score(["The dog"], whole_words=True) == [score]
+    if size == 6:
+        assert math.isfinite(score.logprob)
+        return
+    expected = 0.0
+    for begin, end in ((0, 3), (3, 7)):
+        source, inputs = [BOS, *ids[:begin], sentinel, *ids[end:], EOS], [EOS, sentinel]
+        for token in ids[begin:end]:
+            expected += log_probability(model, source, inputs, token)
+            inputs.append(token)
+        expected += end_log_probability(model, source, inputs)
+    assert score.logprob == pytest.approx(expected, abs=1e-4)
+    both = model.score(["The dog", "dog"])
+    assert both[0].logprob == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", ["bart", "mass"])

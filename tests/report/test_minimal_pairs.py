@@ -15,6 +15,7 @@ from firth.abilities import Score
 from firth.cli.main import app
 from firth.errors import AbilityError, ArgumentError, CorpusError
 from firth.report.minimal_pairs import evaluate_pairs, read_minimal_pairs
+from tests.nets.small_nets import small_net
 
 PAIRS = [
     {"good": "she sleeps", "bad": "she sleep", "phenomenon": "agreement", "paradigm": "verb"},
@@ -101,3 +102,27 @@ def test_the_command_compares_with_floors(tmp_path: Path) -> None:
 def test_floors_belong_to_pairs(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="belongs to the suite pairs"):
         firth.evaluate(tmp_path, "words", tmp_path / "w.tsv", floors=[tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [
+        ("bert", "(each token given all others)"),
+        ("bart", "(each token given the text with a mask in its place)"),
+        ("mass", "(each token given the text with a mask in its place)"),
+        ("t5", "(each word as the span of a sentinel, given all others)"),
+    ],
+)
+def test_the_kind_of_score_is_named(name: str, meaning: str, tmp_path: Path) -> None:
+    """The wins are those of the model's own scores."""
+    model: Any = small_net(name)
+    report = evaluate_pairs(model, write(tmp_path, *PAIRS))
+    assert report["score"] == f"pseudo-log-likelihood {meaning}"
+    scores = [[one.logprob + one.spelling for one in model.score([pair["good"], pair["bad"]])] for pair in PAIRS]
+    expected = [0.5 if good == bad else float(good > bad) for good, bad in scores]
+    assert report["accuracy"] == pytest.approx(sum(expected) / 4)
+
+
+def test_a_translator_has_no_scores_of_texts(tmp_path: Path) -> None:
+    with pytest.raises(AbilityError, match="score"):
+        evaluate_pairs(small_net("transformer"), write(tmp_path, *PAIRS))

@@ -23,7 +23,7 @@ from firth.fit.checkpoints import clear_finished, is_finished, require_place, tr
 from firth.fit.examples import Examples, read_all
 from firth.fit.linear import has_no_states, require_linear, train_linear
 from firth.fit.many import finetune_many
-from firth.fit.resolve_task import FinetuneConfig, labels_of, with_known_labels
+from firth.fit.resolve_task import FinetuneConfig, labels_of, with_known_labels, writes_labels
 from firth.fit.run import Budget, Text
 from firth.fit.stages import remove_stages, run_stages
 from firth.fit.task_run import FinetuneRun, open_run, open_trainer, save_run, training_metrics
@@ -66,6 +66,8 @@ def finetune(
     instead. To generate, the model encodes and decodes by itself, or a `decoder`, another model with the same tokens,
     attends to its hidden states. The task `many` is several at once, which the file `tasks` lists.
     """
+    if decoder is not None and task in TASKS and task != "generate":
+        raise RecipeError(f"{task} generates no text: leave --decoder out, or choose the task generate.")
     if task not in (*TASKS, MANY):
         raise RecipeError(f"there is no task {task!r}: {near_miss(task, (*TASKS, MANY))}")
     single = {"--test": test, "--field": columns, "--decoder": decoder}
@@ -105,7 +107,8 @@ def finetune(
     origin, digest = load(model), open_artifact(start).manifest.files["model.safetensors"].sha256
     started = origin if start == model else load(start)
     base = backbone(started)
-    decoder_model = (earlier_decoder(origin) or own_decoder(started)) if task == "generate" else None
+    has_decoder = task == "generate" or writes_labels(task, origin, settings)
+    decoder_model = (earlier_decoder(origin) or own_decoder(started)) if has_decoder else None
     if decoder is not None:
         decoder_model = decoder_network(backbone(load(decoder)), base)
         digest += f" {open_artifact(Path(decoder)).manifest.files['model.safetensors'].sha256}"

@@ -15,7 +15,8 @@ from firth.fit.run import Budget
 from firth.nets.recipe import NetRecipe
 from firth.progress import note
 from firth.recipes.values import override
-from firth.tasks.examples import Example, TagExample, TextExample
+from firth.tasks.examples import Example, TagExample, TextExample, numeric_labels
+from firth.tasks.label_text import number_labels
 from firth.tasks.recipe import HeadRecipe, Strategy, TaskName, TaskRecipe, default_learning
 
 if TYPE_CHECKING:
@@ -74,6 +75,9 @@ def resolve_task(
 ) -> TaskRecipe:
     """The recipe of a task for a network, with all fields resolved; `all_examples`: those of all tasks of the run."""
     labels, form = labels_of(task, examples)
+    writes = decoder is not None and task != "generate"
+    if writes and form == "number":
+        labels = number_labels(numeric_labels(cast(Sequence[TextExample], examples)))
     transformer = network.encoder.kind == "transformer"
     whole = transformer or network.encoder.kind == "none" or task == "generate"
     chosen = strategy or ("full" if whole else "features")
@@ -82,7 +86,7 @@ def resolve_task(
         form=form,
         network=with_dropout(network),
         decoder=None if decoder is None else with_dropout(decoder),
-        head=_head(task, network, chosen),
+        head=HeadRecipe(answer="text") if writes else _head(task, network, chosen),
         labels=labels,
         strategy=chosen,
         symmetric=task == "pair" and network.visibility == "causal" and is_similarity(labels),
@@ -93,6 +97,18 @@ def resolve_task(
     )
     recipe = cast(TaskRecipe, override(recipe, settings))
     return _learning(recipe, all_examples or len(examples), settings)
+
+
+def writes_labels(task: str, model: Any, settings: Sequence[str]) -> bool:
+    """Whether a model is fine-tuned to write the labels of a task: as head.answer says, or as it was trained before."""
+    if task not in ("classify", "pair"):
+        return False
+    if not is_unset(settings, "head.answer"):
+        return any(setting.replace(" ", "") == "head.answer=text" for setting in settings)
+    recipe = model.recipe
+    if isinstance(recipe, TaskRecipe):
+        return recipe.head.answer == "text"
+    return isinstance(recipe, NetRecipe) and any(one.writes_labels for one in recipe.objectives)
 
 
 def with_dropout(network: NetRecipe) -> NetRecipe:

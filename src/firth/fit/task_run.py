@@ -125,7 +125,7 @@ class FinetuneRun:
         """Metrics with intervals on the dev examples, and on the test examples if there are any."""
         found = {"dev": self.measure(self.dev, calibrate=True)}
         if self.config.test is not None:
-            found["test"] = self.measure(with_known_labels(self.config.test, self.recipe.labels, skip_bad=True))
+            found["test"] = self.measure(with_known_labels(self.config.test, class_labels(self.recipe), skip_bad=True))
         return found
 
     def identity(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def open_run(config: FinetuneConfig, base: NetModel, skip_bad: bool = False) -> 
             recipe, words_per_token=find_words_per_token(cast(Sequence[TagExample], config.train), builder)
         )
     base = with_recipe(base, recipe.network)
-    dev = with_known_labels(config.dev, recipe.labels, skip_bad)
+    dev = with_known_labels(config.dev, class_labels(recipe), skip_bad)
     if config.random:
         base.network = build_network(base.recipe, base.network.vocabulary, config.seed)
     if config.task == "tag" and is_unset(config.settings, "head.crf") and scheme_of(recipe.labels) != "plain":
@@ -172,6 +172,11 @@ def open_run(config: FinetuneConfig, base: NetModel, skip_bad: bool = False) -> 
         )
     note_poor_coverage(base.tokenizer, (text for example in config.train for text in texts_of(example)))
     return FinetuneRun(config, recipe, base, task, model, dev, batches)
+
+
+def class_labels(recipe: TaskRecipe) -> tuple[str, ...]:
+    """The labels that examples must have; none if they have numbers."""
+    return () if recipe.form == "number" else recipe.labels
 
 
 def _new_task(config: FinetuneConfig, recipe: TaskRecipe, base: NetModel) -> Task:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from firth.nets.masked import MaskedNet
 from firth.nets.scoring import Integers, LogProbs, target_logprobs
 from firth.nets.seq2seq import Seq2SeqNet, pad_sequences
 from firth.progress import progress
-from firth.tokens.tokenizer import BOS, EOS, MASK
+from firth.tokens.tokenizer import MASK
 
 
 class ClozeRow(NamedTuple):
@@ -36,12 +36,19 @@ class DenoisingNet(Seq2SeqNet, MaskedNet):
     and from the tokens before it, which the decoder reads.
     """
 
+    score_meaning: ClassVar[str] = "pseudo-log-likelihood (each token given the text with a mask in its place)"
+
     def source_ids(self, sources: Sequence[str]) -> list[Integers]:
         return [np.array(ids, dtype=np.int64) for ids in self.masked_ids(sources)]
 
     def cloze(self, ids: Sequence[int], position: int, end: int) -> ClozeRow:
         """The row that predicts the token at a position of a text; those up to `end` are masked, too."""
-        return ClozeRow([BOS, *ids[:position], MASK, *ids[end:], EOS], [EOS, *ids[:position]])
+        return self.cloze_row([*ids[:position], MASK, *ids[end:]], [*self.pair_format.first, *ids[:position]])
+
+    def cloze_row(self, source: Sequence[int], decoded: list[int], first: int = 0) -> ClozeRow:
+        """A row with the special tokens of its source."""
+        before, end, *_ = self.pair_format
+        return ClozeRow([*before, *source, *end], decoded, first)
 
     def top_predictions(
         self, texts: Sequence[Sequence[int]], positions: Sequence[Sequence[int]], top: int

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from firth.nets.denoising import ClozeRow, DenoisingNet
-from firth.tokens.tokenizer import BOS, EOS, MASK
+from firth.tokens.tokenizer import MASK
 
 
 class FragmentNet(DenoisingNet):
@@ -21,6 +21,6 @@ class FragmentNet(DenoisingNet):
         return source == MASK
 
     def cloze(self, ids: Sequence[int], position: int, end: int) -> ClozeRow:
-        before = ids[position - 1] if position else EOS
+        before = ids[position - 1] if position else self.pair_format.first[-1]
         masks = [MASK] * (end - position)
-        return ClozeRow([BOS, *ids[:position], *masks, *ids[end:], EOS], [before], position)
+        return self.cloze_row([*ids[:position], *masks, *ids[end:]], [before], position)

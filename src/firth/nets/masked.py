@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ class MaskedNet(FillingNet):
     """Scores, fills and embeds; it does not generate."""
 
     score_kind: Literal["causal", "pseudo"] = "pseudo"
+    score_meaning: ClassVar[str] = "pseudo-log-likelihood (each token given all others)"
 
     @property
     def token_scorer(self) -> TokenScores:

@@ -55,6 +55,10 @@ class Objective(ABC):
     predicts: ClassVar[Literal["next", "masked"] | None] = None
     """Which tokens the network's output layer predicts: each from those before it, or masked ones from all others."""
 
+    hides_masks: ClassVar[bool] = False
+    """Whether the decoder of a network trained with it does not attend to masks of the source."""
+    writes_labels: ClassVar[bool] = False
+    """Whether a network trained with it is fine-tuned to write labels as text, and not with a layer for them."""
     generation_segments: ClassVar[tuple[int, int]] = (0, 1)
     """The segments of a source and its target when a network trained with it generates."""
 

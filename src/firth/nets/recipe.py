@@ -22,7 +22,7 @@ Kind = Literal["none", "window", "bilinear", "cnn", "rnn", "lstm", "transformer"
 Output = Literal[
     "full", "tied", "classes", "huffman", "tree", "importance", "nce", "adaptive", "adaptive-tied", "direct", "none"
 ]
-Activation = Literal["gelu", "gelu-tanh", "relu", "tanh"]
+Activation = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh"]
 MAX_LENGTH = 100_000
 STREAMS = ("stream", "contiguous", "contiguous-pair")
 """Formats of rows that are cut from a stream wherever one ends."""

@@ -67,7 +67,7 @@ class Seq2SeqNet(NetModel):
                     early_stopping=True,
                     penalty_offset=_PENALTY_OFFSET,
                 )
-                best = search.run(self._decoder_state([ids[one] for one in group]))
+                best = search.run(self.decoder_state([ids[one] for one in group]))
                 for index, hypotheses in zip(group, best, strict=True):
                     found[index] = self._translation(ids[index], hypotheses)
                 advance(len(group))
@@ -82,8 +82,9 @@ class Seq2SeqNet(NetModel):
         """The special tokens of sources and targets."""
         return PairFormat.of(self.tokenizer)
 
-    def _decoder_state(self, sources: Sequence[Integers]) -> SourceDecoderState:
-        return SourceDecoderState(self.network, self.encode_sources(sources), self.pair_format.start)
+    def decoder_state(self, sources: Sequence[Integers]) -> SourceDecoderState:
+        """The hypotheses of targets before their first token."""
+        return SourceDecoderState(self.network, self.encode_sources(sources), self.pair_format.first)
 
     def encode_sources(self, sources: Sequence[Integers]) -> EncoderStates:
         """The encoder's states of sources, padded."""
@@ -98,7 +99,7 @@ class Seq2SeqNet(NetModel):
 
     def _source(self, ids: Integers) -> Integers:
         """A source with its special tokens."""
-        before, end, _ = self.pair_format
+        before, end, *_ = self.pair_format
         return np.concatenate([np.array(before, dtype=np.int64), ids, np.array(end, dtype=np.int64)])
 
     def score_pairs(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Score]:
@@ -158,10 +159,11 @@ class Seq2SeqNet(NetModel):
         sizes = np.array([max(one.size, two.size) for one, two in zip(sources, targets, strict=True)], dtype=np.int64)
         with torch.inference_mode(), progress("scoring", ids.size, "tokens") as advance:
             for group in _similar(sizes):
-                start = [self.pair_format.start]
-                batch, is_token = pad_sequences([np.concatenate([start, targets[one][:-1]]) for one in group])
+                first = self.pair_format.first
+                batch, is_token = pad_sequences([np.concatenate([first, targets[one][:-1]]) for one in group])
                 batch.source, _ = pad_sequences([self._source(sources[one]) for one in group])
-                states = self.network(batch, is_token.flatten().nonzero()[:, 0]).last_hidden_state
+                predicts = is_token & (torch.arange(batch.shape[1]) >= len(first) - 1)
+                states = self.network(batch, predicts.flatten().nonzero()[:, 0]).last_hidden_state
                 wanted = np.concatenate([targets[one] for one in group])
                 logs = target_logprobs(self.network.output, states, torch.from_numpy(wanted), len(self.tokenizer))
                 ends = np.cumsum([targets[one].size for one in group])[:-1]
@@ -174,10 +176,11 @@ class Seq2SeqNet(NetModel):
 class SourceDecoderState:
     """Hypotheses of a decoder with its cached states; see `firth.decoding.generate`."""
 
-    def __init__(self, network: Network, encoder_states: EncoderStates, start: int = EOS) -> None:
+    def __init__(self, network: Network, encoder_states: EncoderStates, first: Sequence[int] = (EOS,)) -> None:
+        """`first` are the tokens that the decoder reads before a target."""
         self.network = network
         self.cache: KVCache | None = None
-        self._extend(torch.full((len(encoder_states.states), 1), start), encoder_states=encoder_states)
+        self._extend(torch.tensor(first).repeat(len(encoder_states.states), 1), encoder_states=encoder_states)
 
     def append(self, rows: Tensor, tokens: Tensor) -> None:
         assert self.cache is not None

@@ -31,6 +31,7 @@ class MaskedFragment(RestoringObjective):
     """Fraction that it reads as random tokens. The rest is kept."""
 
     name: ClassVar[str] = "fragment"
+    hides_masks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -32,6 +32,7 @@ class SpanCorruption(RestoringObjective):
     """Begin anywhere in a text; otherwise its first token is never chosen, and its last one always."""
 
     name: ClassVar[str] = "spans"
+    writes_labels: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

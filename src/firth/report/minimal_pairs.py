@@ -17,10 +17,7 @@ from firth.text.files import find_files
 from firth.text.readers import read_json_objects
 
 CHANCE = 0.5
-_KINDS = {
-    "causal": "log-probability",
-    "pseudo": "pseudo-log-likelihood (each token given all others)",
-}
+_KINDS = {"causal": "log-probability", "pseudo": "pseudo-log-likelihood"}
 Floats = npt.NDArray[np.float64]
 
 
@@ -45,7 +42,7 @@ def evaluate_pairs(model: Any, files: Sequence[Path], floors: Mapping[str, Any] 
     others = {name: _wins(one, pairs).mean() for name, one in (floors or {}).items()}
     report: dict[str, Any] = _accuracy(wins) | {
         "interval": WILSON,
-        "score": _KINDS[require_scores(model).score_kind],
+        "score": score_meaning(model),
         "floors": {"chance": CHANCE, "shorter": float(_compare(-lengths).mean()), **others},
     }
     for key, name in (("sections", "phenomenon"), ("paradigms", "paradigm")):
@@ -53,6 +50,11 @@ def evaluate_pairs(model: Any, files: Sequence[Path], floors: Mapping[str, Any] 
         names = [one for one in dict.fromkeys(groups.tolist()) if one]
         report[key] = {one: _accuracy(wins[groups == one]) for one in names}
     return report
+
+
+def score_meaning(model: Any) -> str:
+    """What a score of a model is: its own words, or those of its kind."""
+    return str(getattr(model, "score_meaning", _KINDS[require_scores(model).score_kind]))
 
 
 def read_minimal_pairs(path: Path) -> Iterator[MinimalPair]:

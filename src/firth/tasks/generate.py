@@ -295,12 +295,15 @@ class EncoderDecoderTask(GenerateTask):
     def build(self, source: Ints, target: Ints, builder: SequenceBuilder) -> InputSequence:
         """The source as input of the encoder, with the target among its labels."""
         encoded = self._source(source, builder)
-        labels = np.append(target[: self.max_length], EOS)
         return replace(
             encoded,
-            labels={**encoded.labels, LABELS: labels, _LENGTHS: np.array([labels.size])},
+            labels={**encoded.labels, **self.target_labels(target[: self.max_length])},
             truncated=encoded.truncated or target.size > self.max_length,
         )
+
+    def target_labels(self, target: Ints) -> dict[str, Ints]:
+        """The labels of a sequence whose target has these tokens and its end."""
+        return {LABELS: np.append(target, EOS), _LENGTHS: np.array([target.size + 1])}
 
     def _source(self, source: Ints, builder: SequenceBuilder) -> InputSequence:
         built = builder.build(source)

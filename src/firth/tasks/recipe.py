@@ -79,8 +79,9 @@ class HeadRecipe:
     pooler: bool = True
     """A dense layer with tanh on the pooled state (BERT)."""
     dropout: float = 0.1
-    answer: Literal["pooled", "san"] = "pooled"
-    """pair: labels by the pooled state, or by a stochastic answer network over both texts (MT-DNN)."""
+    answer: Literal["pooled", "san", "text"] = "pooled"
+    """classify and pair: labels by the pooled state; of pairs by a stochastic answer network over both texts (MT-DNN);
+    or as text, which the model's decoder writes (T5)."""
     turns: int = 5
     """san: reasoning steps, whose probabilities are averaged."""
     crf: bool = False
@@ -118,7 +119,7 @@ class TaskRecipe:
     """classify: single- or multi-label; pair: a label or a number."""
     network: NetRecipe = field(default_factory=NetRecipe)
     decoder: NetRecipe | None = None
-    """generate: a decoder with cross-attention to `network`; None: `network` does both."""
+    """A decoder with cross-attention to `network`, which writes targets or labels; None: `network` does all."""
     head: HeadRecipe = field(default_factory=HeadRecipe)
     labels: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
@@ -165,14 +166,28 @@ class TaskRecipe:
                 raise RecipeError(f"{name}={getattr(self, name)} must be from {low} to {high}.")
         if not 0 < self.layer_decay <= 1:
             raise RecipeError(f"layer_decay={self.layer_decay} must be above 0 and at most 1, such as 0.95.")
-        if self.decoder is not None and self.task != "generate":
-            raise RecipeError(f"{self.task} generates no text: leave --decoder out, or choose the task generate.")
+        self._check_decoder()
         if self.task == "generate" and self.decoder is None and self.strategy in ("frozen", "features"):
             raise RecipeError("generate has no head to train: use --strategy=full, or give a --decoder.")
         if self.head.answer == "san" and (self.task != "pair" or self.form == "number"):
             raise RecipeError("head.answer=san gives the labels of pairs of texts: leave it out for anything else.")
         if self.lm_weight and "next" not in self.network.predicts:
             raise RecipeError("only a causal language model has a next-token loss: set lm_weight=0.")
+
+    def _check_decoder(self) -> None:
+        writes = self.head.answer == "text"
+        if self.decoder is not None and self.task != "generate" and not writes:
+            raise RecipeError(f"{self.task} generates no text: leave --decoder out, or choose the task generate.")
+        if not writes:
+            return
+        if self.task not in ("classify", "pair"):
+            raise RecipeError(f"head.answer=text is for labels of texts, not for {self.task}: leave it out.")
+        if self.decoder is None:
+            raise RecipeError("head.answer=text needs a decoder that writes labels: fine-tune a t5 or a bart, say.")
+        if self.form == "multi":
+            raise RecipeError("a label as text is one for each text: for several labels set head.answer=pooled.")
+        if self.head.balanced or self.head.label_smoothing:
+            raise RecipeError("labels as text are not weighted or smoothed: leave head.balanced, label_smoothing out.")
 
     @property
     def kind(self) -> str:

@@ -11,6 +11,7 @@ from firth.nets.network import Vocabulary
 from firth.nets.restore import HEADS, load_tensors, restore_net
 from firth.tasks.classify import ChoiceTask, ClassifyTask, PairTask
 from firth.tasks.generate import EncoderDecoderTask, GenerateTask
+from firth.tasks.label_text import LabelTextTask
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.span import SpanTask
 from firth.tasks.tag import TagTask
@@ -21,11 +22,16 @@ from firth.tokens.tokenizer import Tokenizer
 _TASKS: dict[str, type[Task]] = {
     one.kind: one for one in (ClassifyTask, PairTask, TagTask, SpanTask, ChoiceTask, GenerateTask)
 }
+_WITH_DECODER: dict[str, type[Task]] = {
+    "generate": EncoderDecoderTask,
+    "classify": LabelTextTask,
+    "pair": LabelTextTask,
+}
 
 
 def make_task(recipe: TaskRecipe, vocabulary: Vocabulary) -> Task:
     """The task of a recipe, with newly initialised layers."""
-    return (_TASKS[recipe.task] if recipe.decoder is None else EncoderDecoderTask)(recipe, vocabulary)
+    return (_TASKS if recipe.decoder is None else _WITH_DECODER)[recipe.task](recipe, vocabulary)
 
 
 def restore_task(

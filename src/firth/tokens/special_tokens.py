@@ -44,9 +44,19 @@ class PairFormat(NamedTuple):
     """After a source; a target ends with EOS."""
     start: int = EOS
     """What the decoder reads first."""
+    prefix: tuple[int, ...] = ()
+    """What it reads next, before every target: fixed tokens that are not predicted."""
+
+    @property
+    def first(self) -> list[int]:
+        """The input of the decoder before a target."""
+        return [self.start, *self.prefix]
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> PairFormat:
-        """That of training, unless a tokenizer has a template of pairs: before, source, end, start, target."""
+        """That of training, unless a tokenizer has a template of pairs: before, source, end, start, prefix, target."""
         found = tokenizer_special_tokens(tokenizer.backend)
-        return cls(found.before, found.between[:-1], found.between[-1]) if found and found.between else cls()
+        if not found or len(found.between) <= len(found.end):
+            return cls()
+        start, *prefix = found.between[len(found.end) :]
+        return cls(found.before, found.end, start, tuple(prefix))

@@ -10,6 +10,7 @@ import torch
 
 from firth.nets.model import NetModel
 from firth.nets.recipe import NetRecipe
+from firth.recipes.denoising import t5
 from firth.recipes.knowledge import ernie
 from firth.recipes.nets import electra, xlm
 from firth.tasks.examples import Answer, ChoiceExample, Example, SpanExample, TagExample, TextExample
@@ -59,7 +60,13 @@ def two_languages() -> NetRecipe:
     return replace(recipe, embedding=replace(recipe.embedding, languages=2), languages=("en", "de"), language="de")
 
 
-NETWORKS = MEMBERS | {"electra": electra, "xlm": two_languages, "ernie": ernie}
+def t5_encoder() -> NetRecipe:
+    """The part of T5 that is fine-tuned for tasks without text as an answer."""
+    recipe = t5()
+    return replace(recipe, decoder=None, objectives=(), sequence=replace(recipe.sequence, format="sentences"))
+
+
+NETWORKS = MEMBERS | {"electra": electra, "xlm": two_languages, "ernie": ernie, "t5": t5_encoder}
 
 
 def task_recipe(base: NetModel, task: TaskName, **changes: Any) -> TaskRecipe:

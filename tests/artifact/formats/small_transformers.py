@@ -36,22 +36,27 @@ MEMBERS = {"bert": bert, "roberta": roberta, "albert": albert, "gpt2": gpt2, "op
 EVERY = pytest.mark.parametrize("name", MEMBERS)
 MASKED = pytest.mark.parametrize("name", ["bert", "roberta", "albert"])
 TEXTS = ["The lazy dog jumps, doesn't it?", "the café — 1,000 foxes", "我们喜欢语言。"]
+SENTINELS = 8
 TOKENIZERS: dict[str, Tokenizer] = {}
 
 
-def tokenizer_of(kind: str) -> Tokenizer:
+def tokenizer_of(kind: str, sentinels: int = 0) -> Tokenizer:
     """A small tokenizer of this kind, trained once."""
-    if kind not in TOKENIZERS:
-        TOKENIZERS[kind] = train_tokenizer(small_recipe(kind), read_corpus([ENGLISH * 3, CHINESE * 3]))
-    return TOKENIZERS[kind]
+    key = f"{kind} {sentinels}"
+    if key not in TOKENIZERS:
+        recipe = replace(small_recipe(kind), sentinels=sentinels)
+        TOKENIZERS[key] = train_tokenizer(recipe, read_corpus([ENGLISH * 3, CHINESE * 3]))
+    return TOKENIZERS[key]
 
 
 def small(recipe: NetRecipe) -> NetRecipe:
     """The recipe with tiny sizes."""
     sizes: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "ffn_width": 64}
     narrow = 8 if recipe.embedding.width < recipe.encoder.width else 16
+    sentinels = min(SENTINELS, recipe.tokenizer.sentinels)
     return replace(
-        recipe.with_tokenizer(tokenizer_of(recipe.tokenizer.model).recipe),
+        recipe,
+        tokenizer=tokenizer_of(recipe.tokenizer.model, sentinels).recipe,
         embedding=replace(recipe.embedding, width=narrow),
         encoder=replace(recipe.encoder, **sizes),
         decoder=None if recipe.decoder is None else replace(recipe.decoder, **sizes),
@@ -61,7 +66,7 @@ def small(recipe: NetRecipe) -> NetRecipe:
 
 def model_of(recipe: NetRecipe, seed: int = 1) -> NetModel:
     """An untrained model, with no parameter at 0 or 1."""
-    tokenizer = tokenizer_of(recipe.tokenizer.model)
+    tokenizer = tokenizer_of(recipe.tokenizer.model, recipe.tokenizer.sentinels)
     vocabulary = Vocabulary(tokenizer.vocabulary, np.arange(len(tokenizer), dtype=np.int64))
     network = build_network(recipe, vocabulary, seed)
     objectives = make_heads(recipe, network)

@@ -318,6 +318,22 @@ def test_models_of_transformers_are_imported_and_translate_alike(beams: int, tmp
     assert equal(read_model(folder), mine)
 
 
+def test_the_activation_of_published_models_is_read(tmp_path: Path) -> None:
+    """swish(x) = x sigmoid(x)."""
+    other, tokenizer = their_folder(tmp_path / "theirs", activation_function="swish")
+    mine = read_model(tmp_path / "theirs")
+    assert (mine.recipe.encoder.activation, mine.recipe.decoder.activation) == ("silu", "silu")
+    theirs, ids = tokenizer(TEXTS[0], return_tensors="pt"), mine.tokenizer.encode(TEXTS[0]).ids
+    with torch.no_grad():
+        expected = other(**theirs, decoder_input_ids=torch.tensor([[len(tokenizer) - 1]])).logits
+    found = mine.logits(torch.tensor([[PAD]]), torch.tensor([[*ids, EOS]]))
+    for new, old in zip(ids, theirs.input_ids[0].tolist(), strict=False):
+        assert torch.allclose(found[..., new], expected[..., old], rtol=0, atol=1e-5)
+    again = load_theirs(put(mine, tmp_path / "again"), "MarianMTModel")
+    assert again.config.activation_function == "silu"
+    assert equal(read_model(tmp_path / "again"), mine)
+
+
 def test_a_foreign_format_is_not_trained_further(tmp_path: Path) -> None:
     their_folder(tmp_path / "theirs")
     import_model("huggingface", tmp_path / "theirs", tmp_path / "ours")
@@ -340,7 +356,7 @@ def test_invalid_folders_are_refused(tmp_path: Path) -> None:
 
     refused("scale_embedding=False", scale_embedding=False)
     refused("another vocabulary for the decoder", decoder_vocab_size=7)
-    refused("activation_function='swish'", activation_function="swish")
+    refused("activation_function='mish'", activation_function="mish")
     refused("decoder_start_token_id=None", decoder_start_token_id=None)
     refused("decoder_start_token_id=100000", decoder_start_token_id=100_000)
     refused("eos_token_id=5, but the tokenizer's is 0", eos_token_id=5)

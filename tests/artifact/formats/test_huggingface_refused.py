@@ -42,9 +42,9 @@ def change(folder: Path, file: str, **values: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"model_type": "t5"}, "it reads bert, roberta, albert, electra, gpt2, openai-gpt, xlm"),
+        ({"model_type": "bloom"}, "it reads bert, roberta, albert, electra, gpt2, openai-gpt, xlm"),
         ({"model_type": ["bert"]}, "it reads bert"),
-        ({"hidden_act": "silu"}, "hidden_act='silu'"),
+        ({"hidden_act": "mish"}, "hidden_act='mish'"),
         ({"hidden_act": ["gelu"]}, "hidden_act"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
         ({"is_decoder": True}, "is_decoder=True"),

@@ -43,7 +43,7 @@ from firth.artifact.manifest import parse_json
 from firth.artifact.models import save_imported
 from firth.artifact.restore import restore
 from firth.artifact.tensors import read_errors, read_header, write_tensors
-from firth.errors import AbilityError, ArtifactError
+from firth.errors import AbilityError, ArtifactError, RecipeError
 from firth.files import digest_file, new_folder
 from firth.lm.language_model import UnknownWordModel
 from firth.nets.model import NetModel
@@ -227,7 +227,7 @@ def _read_one(path: Path, task: str | None = None) -> ImportedModel:
         if not path.is_dir():
             what = "is a file" if path.exists() else "does not exist"
             raise ArtifactError(f"{path} {what}: give the folder that save_pretrained wrote, with its config.json.")
-    config, files = _read_json(path / "config.json", required=True), _find_weights(path)
+    config, files = _read_config(path), _find_weights(path)
     settings = _read_json(path / "special_tokens_map.json") | _read_json(path / "tokenizer_config.json")
     tensors, tokenizer_data, sentences = _read_tensors(files), _read_tokenizer(path, settings), _read_sentences(path)
     head, tensors = split_head(config, tensors, task)
@@ -245,7 +245,7 @@ def _read_one(path: Path, task: str | None = None) -> ImportedModel:
         config,
         is_task=head is not None,
     )
-    network, state = select_tokens(weights.recipe.with_tokenizer(tokenizer.recipe), weights.state, order)
+    network, state = select_tokens(_with_tokenizer(weights.recipe, tokenizer), weights.state, order)
     recipe = network if head is None else task_recipe_of(config, head, network)
     arrays: dict[str, Any] = {} if head is None else head.arrays()
     heads = weights.heads if head is None else {}
@@ -256,6 +256,13 @@ def _read_one(path: Path, task: str | None = None) -> ImportedModel:
     arrays["counts"] = np.zeros(len(tokenizer), dtype=np.int64)  # unknown
     arrays["spelling"] = UnknownWordModel.train(tokenizer.vocabulary[MASK + 1 :]).counts
     return ImportedModel(recipe, tokenizer, arrays, report, _digest(files))
+
+
+def _with_tokenizer(recipe: NetRecipe, tokenizer: Tokenizer) -> NetRecipe:
+    try:
+        return recipe.with_tokenizer(tokenizer.recipe)
+    except RecipeError as error:
+        raise ArtifactError(f"the tokenizer does not go with the model: {error}") from None
 
 
 def _remarks(head: HfTaskHead | None, weights: ImportedWeights, sentences: SentencePooling | None) -> Report:
@@ -301,6 +308,13 @@ def _read_json(path: Path, required: bool = False) -> Config:
     if not isinstance(found, dict):
         raise ArtifactError(f"{path} holds no JSON object: give the folder that save_pretrained wrote.")
     return found
+
+
+def _read_config(folder: Path) -> Config:
+    """config.json with the ids of special tokens that new versions of transformers put in another file."""
+    generation = _read_json(folder / "generation_config.json")
+    ids = {key: value for key, value in generation.items() if key.endswith("_token_id")}
+    return ids | _read_json(folder / "config.json", required=True)
 
 
 def _read_sentences(folder: Path) -> SentencePooling | None:

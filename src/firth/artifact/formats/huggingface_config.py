@@ -55,7 +55,7 @@ def recipe_from_config(config: Config, given: Mapping[str, Tensor]) -> NetRecipe
     base = stored_recipe(config)
     if base is None or not _same_layout(family, model_type_for(base)):
         base = family.starting_recipe(given)
-        values.setdefault("embedding.dropout", values["encoder.dropout"])
+        values = family.default_values(values) | values
     output = family.read_output(base, config, given)
     try:
         recipe = family.read_objectives(base, values, config, given)

@@ -81,7 +81,12 @@ class ModelType(ABC):
     """Prefixes of the tensors of language-modelling heads."""
     has_output_bias: ClassVar[bool] = True
 
+    has_spare_rows: ClassVar[bool] = False
+    """Whether the table of tokens may have rows without a token, at its end."""
+
     head_classes: ClassVar[Mapping[TaskName, HeadClass]] = {}
+    task_prefix: ClassVar[str] = ""
+    """Prefix that the tensors of the network have in classes for tasks besides."""
     classifier_dropout: ClassVar[str] = "classifier_dropout"
     """Key of config.json."""
 
@@ -159,6 +164,10 @@ class ModelType(ABC):
             raise ArtifactError(f"config.json has {theirs}={found!r:.80}: it must be {describe_type(hint)}.")
         return found
 
+    def default_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of recipe fields that config.json lacks, if Firth did not write it."""
+        return {"embedding.dropout": values["encoder.dropout"]}
+
     def starting_recipe(self, given: Mapping[str, Tensor]) -> NetRecipe:
         """The recipe for what config.json lacks, if Firth did not write it; `given` are the weights."""
         return self.published()
@@ -197,6 +206,10 @@ class ModelType(ABC):
     def restore_shape(self, name: str, tensor: Tensor, offset: int) -> Tensor:
         """The inverse of `reshape`."""
         return tensor[offset:] if name == POSITIONS else tensor
+
+    def rescale(self, recipe: NetRecipe, tensors: Tensors, inverse: bool = False) -> Tensors:
+        """Our tensors with other scales but the same computation, as their model needs them, or those again as ours."""
+        return tensors
 
     def to_theirs(self, ours: Mapping[str, Tensor], offset: int) -> Tensors:
         """Our tensors with their names and shapes."""
@@ -301,5 +314,7 @@ ACTIVATIONS: Mapping[Any, str] = {
     "gelu_pytorch_tanh": "gelu-tanh",
     "gelu_new": "gelu-tanh",
     "relu": "relu",
+    "swish": "silu",
+    "silu": "silu",
     "tanh": "tanh",
 }

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from firth.artifact.formats.huggingface_albert import Albert
+from firth.artifact.formats.huggingface_bart import Bart
 from firth.artifact.formats.huggingface_bert import Bert
 from firth.artifact.formats.huggingface_electra import Electra
 from firth.artifact.formats.huggingface_ernie import Ernie
@@ -14,11 +15,15 @@ from firth.artifact.formats.huggingface_gpt import Gpt
 from firth.artifact.formats.huggingface_gpt2 import Gpt2
 from firth.artifact.formats.huggingface_marian import Marian
 from firth.artifact.formats.huggingface_roberta import Roberta
+from firth.artifact.formats.huggingface_t5 import T5
 from firth.artifact.formats.huggingface_xlm import Xlm
 from firth.errors import AbilityError, ArtifactError
 from firth.nets.recipe import NetRecipe
 
-_FAMILIES: tuple[ModelType, ...] = (Bert(), Roberta(), Albert(), Electra(), Gpt2(), Gpt(), Xlm(), Marian(), Ernie())
+_FAMILIES: tuple[ModelType, ...] = (
+    *(Bert(), Roberta(), Albert(), Electra(), Gpt2(), Gpt(), Xlm(), Marian(), Ernie()),
+    *(Bart(), T5()),
+)
 """The last of those that claim a recipe is its family, so that the first may claim what is left."""
 
 MODEL_TYPES = {family.name: family for family in _FAMILIES}

@@ -40,7 +40,8 @@ def task_to_huggingface(recipe: TaskRecipe, arrays: Mapping[str, Tensor]) -> tup
     if not head_class.has_bias:
         norm = _last_norm_bias(recipe.network)
         state[norm] = state[norm] + _bias_as_states(head["classifier.weight"], head.pop("classifier.bias"))
-    tensors = backbone_tensors(recipe.network, state)
+    prefix = model_type_for(recipe.network).task_prefix
+    tensors = {prefix + name: tensor for name, tensor in backbone_tensors(recipe.network, state).items()}
     tensors |= {their_head_name(head_class, name): tensor for name, tensor in head.items()}
     if wrong := first_nonfinite(tensors):
         raise AbilityError(f"{wrong} holds NaN or infinity: fine-tune the model again with a lower learning rate.")
@@ -59,6 +60,11 @@ def head_class_of(recipe: TaskRecipe) -> HeadClass:
     ...
     firth.errors.AbilityError: Hugging Face has no class with such a head: ..., tune with settings={'head.crf': False}.
     """
+    if recipe.decoder is not None:
+        raise AbilityError(
+            "Hugging Face has no class whose encoder and decoder have token vectors of their own: export the model "
+            "that was fine-tuned, or use this one with firth predict."
+        )
     if recipe.task == "generate":
         raise AbilityError(
             "Hugging Face has no network that encodes a source bidirectionally and continues it: export the model that "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -45,12 +45,14 @@ def export_tokenizer(
 ) -> Config:
     """The JSON files of a tokenizer by name; `kept` has the ids of the model's tokens."""
     special_tokens = model_type.export_template(kept, for_task)
-    special_tokens = special_tokens or tokenizer_special_tokens(tokenizer.backend) or task_special_tokens(recipe)
+    own = tokenizer_special_tokens(tokenizer.backend) or task_special_tokens(recipe)
+    special_tokens = special_tokens or _renumbered(own, kept)
     content = json.loads(tokenizer.backend.to_str())
     if len(kept) < len(tokenizer):
         content = renumber(content, [tokenizer.vocabulary[number] for number in kept])
+    blanks = {tokenizer.vocabulary[MASK], *tokenizer.recipe.sentinel_tokens}
     for one in content["added_tokens"]:  # where tokens include the space before a word, so does the mask
-        one["lstrip"] = one["id"] == MASK and tokenizer.recipe.model in ("bpe", "byte-bpe", "pieces")
+        one["lstrip"] = one["content"] in blanks and tokenizer.recipe.model in ("bpe", "byte-bpe", "pieces")
     tokens = {number: tokenizer.recipe.specials[number] for number in range(5) if number in kept}
     roles = {role: tokens[number] for number, (keys, _) in _SPECIALS.items() if number in tokens for role in keys}
     roles = model_type.export_roles(tokens, roles, for_task)
@@ -68,6 +70,12 @@ def export_tokenizer(
         },
         "special_tokens_map.json": roles,
     }
+
+
+def _renumbered(special_tokens: SpecialTokens, kept: Sequence[int]) -> SpecialTokens:
+    """The special tokens by their index in `kept`, without those that are not there."""
+    before, between, end = (tuple(kept.index(one) for one in part if one in kept) for part in special_tokens[:3])
+    return special_tokens._replace(before=before, between=between, end=end)
 
 
 def _template(vocabulary: Sequence[str], special_tokens: SpecialTokens) -> Any:
@@ -105,7 +113,7 @@ def import_tokenizer(
     old = sorted(ids, key=ids.__getitem__)
     if sorted(ids.values()) != list(range(len(ids))):
         raise ArtifactError("tokenizer.json has missing or repeated ids: use the tokenizer of the model.")
-    if len(old) != rows:
+    if len(old) != rows and not (model_type.has_spare_rows and len(old) < rows):
         raise ArtifactError(
             f"tokenizer.json has {len(old)} tokens and the weights have {rows}: use files of one model."
         )
@@ -113,9 +121,10 @@ def import_tokenizer(
     if content["model"].get("dropout"):
         raise ArtifactError("tokenizer.json splits words randomly: set its model's dropout to null.")
     roles = _special_roles(ids, settings, model_type)
-    recipe = _read_recipe(content, known)
+    recipe = _read_recipe(content, known, set(roles.values()))
     specials: list[str | None] = [roles.get(number) for number in range(5)]
-    rest = [token for token in old if token not in roles.values()]
+    last = recipe.sentinel_tokens
+    rest = [*(token for token in old if token not in roles.values() and token not in last), *last]
     named = {token: recipe.specials[number] for number, token in roles.items()}
     if clash := set(recipe.specials) & set(rest):
         raise ArtifactError(f"tokenizer.json has an ordinary token {min(clash)!r}, which is special here: rename it.")
@@ -243,7 +252,8 @@ def _special_roles(ids: Mapping[str, int], settings: Mapping[str, Any], model_ty
     return found
 
 
-def _read_recipe(content: Config, known: TokenizerRecipe | None) -> TokenizerRecipe:
+def _read_recipe(content: Config, known: TokenizerRecipe | None, specials: Set[str]) -> TokenizerRecipe:
+    """The recipe of a tokenizer.json whose `specials` have other roles than sentinels; the known one if it fits."""
     parts = list(_flatten_steps(content["normalizer"])) + list(_flatten_steps(content["pre_tokenizer"]))
     types = {part["type"] for part in parts}
     model = content["model"]["type"]
@@ -251,7 +261,9 @@ def _read_recipe(content: Config, known: TokenizerRecipe | None) -> TokenizerRec
     if model not in kinds:
         raise ArtifactError(f"tokenizer.json has a model of type {model!r}: Firth reads {', '.join(kinds)}.")
     kind: TokenModel = "byte-bpe" if "ByteLevel" in types else kinds[model]
-    if known is not None and (known.model == kind or (known.model == "chars" and model == "WordLevel")):
+    sentinels = _count_sentinels({token["content"] for token in content["added_tokens"]} - specials)
+    is_same = known is not None and (known.model == kind or (known.model == "chars" and model == "WordLevel"))
+    if known is not None and is_same and known.sentinels == sentinels:
         return known
     size = max(261, len(list(_scored_tokens(content["model"]))) + len(content["added_tokens"]))
     return TokenizerRecipe(
@@ -261,7 +273,17 @@ def _read_recipe(content: Config, known: TokenizerRecipe | None) -> TokenizerRec
         normalise="nfkc" if "NFKC" in types else "nfc" if "NFC" in types else "none",
         lowercase="Lowercase" in types or any(part.get("lowercase") is True for part in parts),
         segmenter="space" if kind == "words" else "rjieba",
+        sentinels=sentinels,
     )
+
+
+def _count_sentinels(tokens: Set[str]) -> int:
+    """The number of sentinels from `<extra_id_0>` on.
+
+    >>> _count_sentinels({"<extra_id_1>", "<extra_id_0>", "<extra_id_3>"})
+    2
+    """
+    return next(number for number in itertools.count() if f"<extra_id_{number}>" not in tokens)
 
 
 def _flatten_steps(step: Any) -> Iterator[Config]:

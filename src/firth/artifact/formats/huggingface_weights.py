@@ -57,7 +57,7 @@ def to_huggingface(
     if wrong := first_nonfinite(ours):
         raise AbilityError(f"{wrong} holds NaN or infinity: train the model again with a lower learning rate.")
     config = make_config(recipe, vocabulary, has_head=has_head and bool(model_type.head_objective(recipe)))
-    theirs = model_type.to_theirs(ours, model_type.position_offset(config))
+    theirs = model_type.to_theirs(model_type.rescale(recipe, ours), model_type.position_offset(config))
     return config, theirs | model_type.neutral_tensors(recipe, ours)
 
 
@@ -86,7 +86,7 @@ def from_huggingface(config: Config, tensors: Mapping[str, Tensor]) -> ImportedW
     if wrong := first_nonfinite(given):
         raise ArtifactError(f"{wrong} holds NaN or infinity: use a model whose training went well.")
     single = {name: tensor.to(torch.float32) for name, tensor in given.items()}
-    ours = model_type.to_ours(single, blank, offset)
+    ours = model_type.rescale(recipe, model_type.to_ours(single, blank, offset), inverse=True)
     _check_neutral(model_type.neutral_tensors(recipe, ours), single)
     state = {name: tensor for name, tensor in ours.items() if not name.startswith("heads.")}
     return ImportedWeights(recipe, state, {name: ours[name] for name in ours.keys() - state.keys()}, left_out, absent)
@@ -144,7 +144,8 @@ def drop_absent_tokens(recipe: NetRecipe, state: Mapping[str, Tensor]) -> tuple[
     """The model without the tokens that `select_tokens` added, and the ids of the others, if no other bias is set."""
     bias = state.get("output.bias")
     all_ids = list(range(len(state["embedding.tokens.weight"])))
-    if recipe.visibility != "causal" or bias is None or bool(((bias != 0) & (bias != ABSENT_BIAS)).any()):
+    drops = recipe.visibility == "causal" or not nearest_family(recipe).has_output_bias
+    if not drops or bias is None or bool(((bias != 0) & (bias != ABSENT_BIAS)).any()):
         return recipe, dict(state), all_ids
     kept = [number for number in all_ids if bias[number] == 0]
     unbiased = {name: tensor for name, tensor in state.items() if name != "output.bias"}

@@ -33,6 +33,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": f.gelu,
     "gelu-tanh": lambda x: f.gelu(x, approximate="tanh"),
     "relu": f.relu,
+    "silu": f.silu,  # also named swish
     "tanh": torch.tanh,
 }
 
