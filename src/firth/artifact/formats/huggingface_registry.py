@@ -14,10 +14,11 @@ from firth.artifact.formats.huggingface_gpt2 import Gpt2
 from firth.artifact.formats.huggingface_marian import Marian
 from firth.artifact.formats.huggingface_roberta import Roberta
 from firth.artifact.formats.huggingface_xlm import Xlm
+from firth.artifact.formats.huggingface_xlnet import Xlnet
 from firth.errors import AbilityError, ArtifactError
 from firth.nets.recipe import NetRecipe
 
-_FAMILIES: tuple[ModelType, ...] = (Bert(), Roberta(), Albert(), Electra(), Gpt2(), Gpt(), Xlm(), Marian())
+_FAMILIES: tuple[ModelType, ...] = (Bert(), Roberta(), Albert(), Electra(), Gpt2(), Gpt(), Xlm(), Marian(), Xlnet())
 """The last of those that claim a recipe is its family, so that the first may claim what is left."""
 
 MODEL_TYPES = {family.name: family for family in _FAMILIES}
