@@ -10,7 +10,7 @@ import torch
 
 from firth.nets.model import NetModel
 from firth.nets.recipe import NetRecipe
-from firth.recipes.nets import electra, xlm, xlnet
+from firth.recipes.nets import electra, unilm, xlm, xlnet
 from firth.tasks.examples import Answer, ChoiceExample, Example, SpanExample, TagExample, TextExample
 from firth.tasks.recipe import HeadRecipe, TaskName, TaskRecipe
 from firth.tasks.registry import make_task
@@ -58,7 +58,7 @@ def two_languages() -> NetRecipe:
     return replace(recipe, embedding=replace(recipe.embedding, languages=2), languages=("en", "de"), language="de")
 
 
-NETWORKS = MEMBERS | {"electra": electra, "xlm": two_languages, "xlnet": xlnet}
+NETWORKS = MEMBERS | {"electra": electra, "xlm": two_languages, "xlnet": xlnet, "unilm": unilm}
 
 
 def task_recipe(base: NetModel, task: TaskName, **changes: Any) -> TaskRecipe:

@@ -78,7 +78,7 @@ def from_huggingface(config: Config, tensors: Mapping[str, Tensor]) -> ImportedW
     offset = model_type.position_offset(config)
     expected = model_type.divide_heads(recipe, model_type.to_theirs(blank, offset))
     expected |= model_type.neutral_tensors(recipe, blank)
-    absent = [] if _has_head(model_type, given) else [name for name in expected if _is_head(model_type, name)]
+    absent = [] if _has_head(model_type, given) else _absent_heads(model_type, blank, expected, given)
     left_out = _check_names({name: tensor for name, tensor in expected.items() if name not in absent}, given)
     given |= _initial_tensors({name: expected[name].shape for name in absent})
     for name, tensor in given.items():
@@ -161,6 +161,12 @@ def _is_head(model_type: ModelType, name: str) -> bool:
 
 def _has_head(model_type: ModelType, names: Iterable[str]) -> bool:
     return any(_is_head(model_type, name) for name in names)
+
+
+def _absent_heads(model_type: ModelType, ours: Iterable[str], expected: Tensors, given: Tensors) -> list[str]:
+    """The tensors of heads that a model without a language-modelling head lacks."""
+    layers = {one for name in ours if name.startswith("heads.") for one in model_type.their_names(name)}
+    return [name for name in expected if _is_head(model_type, name) or (name in layers and name not in given)]
 
 
 def _initial_tensors(shapes: Mapping[str, torch.Size]) -> Tensors:
