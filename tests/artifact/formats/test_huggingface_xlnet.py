@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from functools import cache
@@ -17,7 +18,7 @@ from firth.artifact.formats import import_model
 from firth.artifact.formats.huggingface import read_model
 from firth.artifact.formats.huggingface_registry import model_type_for
 from firth.artifact.models import load
-from firth.errors import AbilityError, ArtifactError
+from firth.errors import AbilityError, ArtifactError, FirthError
 from firth.nets.batch import Batch
 from firth.nets.permutation import PermutationNet
 from firth.nets.recipe import NetRecipe
@@ -226,6 +227,17 @@ def test_other_configs_are_refused(values: dict[str, Any], message: str, tmp_pat
     (folder / "config.json").write_text(json.dumps(config | values))
     with pytest.raises(ArtifactError, match=message):
         read_model(folder)
+
+
+def test_damaged_configs_are_refused_with_one_sentence(tmp_path: Path) -> None:
+    folder = put(model(), tmp_path / "out")
+    config = json.loads((folder / "config.json").read_text())
+    for key, value in itertools.product([one for one in config if one != "firth"], [None, -1, 1e30, "x", {}]):
+        (folder / "config.json").write_text(json.dumps(config | {key: value}))
+        try:
+            assert read_model(folder).score(["the dog"])[0].tokens
+        except FirthError as error:
+            assert "\n" not in str(error)  # noqa: PT017
 
 
 @pytest.mark.parametrize(

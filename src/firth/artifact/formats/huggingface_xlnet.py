@@ -118,8 +118,8 @@ class Xlnet(ModelType):
 
     def check_config(self, config: Config) -> None:
         super().check_config(config)
-        summarised = {_TEXTS.architecture, _CHOICES.architecture} & set(map(str, config.get("architectures") or ()))
-        for key, wanted in _SUMMARY.items() if summarised else ():
+        is_summarised = config.get("architectures") in ([_TEXTS.architecture], [_CHOICES.architecture])
+        for key, wanted in _SUMMARY.items() if is_summarised else ():
             if config.get(key, wanted) != wanted:
                 raise ArtifactError(
                     f"config.json has {key}={config[key]!r:.80}: Firth reads classifiers of texts with {wanted!r} only."
