@@ -67,7 +67,7 @@ bench-vectors: .venv/.ready
 	$(BIN)/python bench/vectors.py
 
 bench-nets: .venv/.ready
-	for script in nets electra lstm scoring growth; do $(BIN)/python bench/$$script.py || exit 1; done
+	for script in nets family electra lstm scoring growth; do $(BIN)/python bench/$$script.py || exit 1; done
 
 bench-tasks: .venv/.ready
 	$(BIN)/python bench/tasks.py

@@ -15,6 +15,7 @@ from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
 from firth.nets.encoders.biased_attention import DistanceTerms, biased_attention
 from firth.nets.encoders.relative import RelativeAttention, RelativeInputs, distance_sinusoids
+from firth.nets.encoders.transformer import Layer, Transformer
 from firth.nets.network import Network, Vocabulary, build_network
 from firth.nets.recipe import (
     EmbeddingRecipe,
@@ -231,6 +232,36 @@ def test_gradients_follow_the_mask_and_the_memory() -> None:
             assert torch.equal(of_memory[row].any(-1), visible[row, i])
             assert not of_inputs[1 - row].any()
             assert not of_memory[1 - row].any()
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_two_streams_with_shared_keys_are_those_with_keys_of_their_own(
+    norm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States, gradients and dropout, with a memory and rows of both directions; keys are projected once a layer."""
+    recipe = replace(ENCODER, norm=norm, segments="relative", dropout=0.1, attention_dropout=0.1)
+    torch.manual_seed(2)
+    network = Transformer(NetRecipe(encoder=recipe, visibility="bidirectional")).double()
+    states, queries = randoms(ROWS, LENGTH, WIDTH), randoms(5, WIDTH, seed=1)
+    positions = torch.tensor([0, 3, 4, 7, 11])
+
+    def run() -> list[torch.Tensor]:
+        network.zero_grad()
+        mask = AttentionMask("bidirectional", (ROWS, LENGTH), rng=DropoutRng(1, 2, 3))
+        mask.attention_order = torch.tensor([[0, 3, 0, 1, 2, 0], [0, 1, 0, 0, 0, 2]])
+        visible = torch.ones(ROWS, LENGTH, MEMORY, dtype=torch.bool)
+        mask.memory = SegmentMemory([randoms(ROWS, MEMORY, WIDTH, seed=4 + layer) for layer in range(3)], visible)
+        mask.segment_ids, mask.is_reversed = torch.tensor([[0, 0, 0, 1, 1, 2]] * 2), torch.tensor([False, True])
+        layers, last = network(states, mask, positions, queries, mask.of_queries())
+        (last.sin().sum() + layers[-1].cos().sum()).backward()
+        gradients = [parameter.grad for parameter in network.parameters()]
+        return [last, *layers, *(one for one in gradients if one is not None)]
+
+    shared = run()
+    assert len(shared) == 1 + 3 + len(list(network.parameters()))
+    monkeypatch.setattr(Layer, "share_keys", lambda self, states, relative: relative)
+    for one, other in zip(shared, run(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -62,7 +62,13 @@ def save(
 
 
 def save_imported(
-    folder: Path, model: Any, source: Path, started: float, metrics: Mapping[str, Any], digest: str | None = None
+    folder: Path,
+    model: Any,
+    source: Path,
+    started: float,
+    metrics: Mapping[str, Any],
+    digest: str | None = None,
+    layout: Layout = "lines",
 ) -> None:
     """Save a model that was read from the file `source` of another program since the time `started`."""
     save(
@@ -71,7 +77,7 @@ def save_imported(
         name="imported",
         recipe=model.recipe,
         budget={"asked": None, "spent": {"seconds": time.monotonic() - started}},
-        corpus={"layout": "lines", "imported": source.name, "digest": digest or digest_file(source)},
+        corpus={"layout": layout, "imported": source.name, "digest": digest or digest_file(source)},
         seed=0,
         metrics=metrics,
     )

@@ -41,6 +41,8 @@ class Objective(ABC):
     """The visibilities with which it can be trained."""
     needs_pairs: ClassVar[bool] = False
     """Whether sequences must be pairs of segments."""
+    classifies_pairs: ClassVar[bool] = False
+    """Whether its head has the layers of next-sentence prediction: a pooler and a classifier."""
     needs_translations: ClassVar[bool] = False
     """Whether it is trained on parallel text, and not on texts of one language."""
     needs_sentences: ClassVar[bool] = False

@@ -19,6 +19,7 @@ class NextSentence(Objective):
 
     name: ClassVar[str] = "nsp"
     needs_pairs: ClassVar[bool] = True
+    classifies_pairs: ClassVar[bool] = True
     needs_output: ClassVar[bool] = False
 
     def build(self, recipe: NetRecipe, vocabulary: Vocabulary, network: Network) -> ObjectiveHead:

@@ -49,6 +49,7 @@ class UnifiedLM(Objective):
 
     name: ClassVar[str] = "unilm"
     needs_pairs: ClassVar[bool] = True
+    classifies_pairs: ClassVar[bool] = True
     orders_attention: ClassVar[bool] = True
     predicts: ClassVar[Literal["next", "masked"] | None] = "masked"
     generation_segments: ClassVar[tuple[int, int]] = (4, 5)

@@ -32,7 +32,8 @@ def tokenizer_special_tokens(backend: tokenizers.Tokenizer) -> SpecialTokens | N
         return None
     outside = slice(0, first[0]), slice(first[-1] + 1, second[0]), slice(second[-1] + 1, None)
     before, between, end = (tuple(found.ids[part]) for part in outside)
-    return SpecialTokens(before, between, end, found.type_ids[second[0]])
+    segment, last = found.type_ids[second[0]], found.type_ids[-1]
+    return SpecialTokens(before, between, end, segment, last if end and last != segment else None)
 
 
 class PairFormat(NamedTuple):

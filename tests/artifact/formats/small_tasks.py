@@ -12,7 +12,7 @@ from firth.nets.model import NetModel
 from firth.nets.recipe import NetRecipe
 from firth.recipes.denoising import t5
 from firth.recipes.knowledge import ernie
-from firth.recipes.nets import electra, xlm
+from firth.recipes.nets import electra, unilm, xlm, xlnet
 from firth.tasks.examples import Answer, ChoiceExample, Example, SpanExample, TagExample, TextExample
 from firth.tasks.recipe import HeadRecipe, TaskName, TaskRecipe
 from firth.tasks.registry import make_task
@@ -66,14 +66,18 @@ def t5_encoder() -> NetRecipe:
     return replace(recipe, decoder=None, objectives=(), sequence=replace(recipe.sequence, format="sentences"))
 
 
-NETWORKS = MEMBERS | {"electra": electra, "xlm": two_languages, "ernie": ernie, "t5": t5_encoder}
+NETWORKS = MEMBERS | {
+    **{"electra": electra, "xlm": two_languages, "xlnet": xlnet, "unilm": unilm},
+    **{"ernie": ernie, "t5": t5_encoder},
+}
 
 
 def task_recipe(base: NetModel, task: TaskName, **changes: Any) -> TaskRecipe:
     """A task recipe with the head of the classes of transformers."""
     causal = base.recipe.visibility == "causal"
     labels = LABELS if task in ("classify", "pair") else TAGS if task == "tag" else ()
-    head = HeadRecipe(pooling="last" if causal else "first", pooler=not causal and not base.languages)
+    last = causal or base.recipe.ends_with_class
+    head = HeadRecipe(pooling="last" if last else "first", pooler=not causal and not base.languages)
     return replace(
         TaskRecipe(task=task, network=base.recipe, head=head, labels=labels, allow_no_answer=True), **changes
     )
@@ -92,14 +96,15 @@ def task_model(name: str, task: TaskName, *, length: int = 48, **changes: Any) -
     return TaskModel(resolved, base, made)
 
 
-def padded(rows: Sequence[Any]) -> dict[str, torch.Tensor]:
+def padded(rows: Sequence[Any], left: bool = False) -> dict[str, torch.Tensor]:
     """Sequences as a padded batch for transformers."""
     longest = max(row.ids.size for row in rows)
     found = {name: torch.zeros(len(rows), longest, dtype=torch.int64) for name in ("input_ids", "attention_mask")}
     segments = torch.zeros(len(rows), longest, dtype=torch.int64)
     for number, row in enumerate(rows):
-        found["input_ids"][number, : row.ids.size] = torch.from_numpy(row.ids)
-        found["attention_mask"][number, : row.ids.size] = 1
+        own = slice(longest - row.ids.size, None) if left else slice(row.ids.size)
+        found["input_ids"][number, own] = torch.from_numpy(row.ids)
+        found["attention_mask"][number, own] = 1
         if row.segment_ids is not None:
-            segments[number, : row.ids.size] = torch.from_numpy(row.segment_ids)
+            segments[number, own] = torch.from_numpy(row.segment_ids)
     return found | ({"token_type_ids": segments} if rows[0].segment_ids is not None else {})

@@ -193,6 +193,19 @@ def test_an_output_bias_is_refused_for_gpt2(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(("layout", "found"), [("prose", "prose"), ("lines", "lines"), (5, "lines"), ("none", "lines")])
+def test_the_layout_of_text_is_restored(layout: Any, found: str, tmp_path: Path) -> None:
+    """How text is split into sentences, which decides what is scored."""
+    model = model_of(small(MEMBERS["gpt2"]()))
+    model.layout = "prose"
+    folder = put(model, tmp_path / "out")
+    config = json.loads((folder / "config.json").read_text())
+    assert config["firth_layout"] == "prose"
+    (folder / "config.json").write_text(json.dumps(config | {"firth_layout": layout}))
+    import_model("huggingface", folder, tmp_path / "back")
+    assert load(tmp_path / "back").layout == read_model(folder).layout == found
+
+
 def test_only_networks_are_exported(tmp_path: Path) -> None:
     with pytest.raises(AbilityError, match="neural models"):
         export_model(tokenizer_of("wordpiece"), "huggingface", tmp_path / "out")

@@ -52,11 +52,14 @@ from firth.nets.special_tokens import task_special_tokens
 from firth.progress import note
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.task import TaskModel
+from firth.text.corpus import LAYOUTS
+from firth.text.layout import Layout
 from firth.tokens.tokenizer import MASK, Tokenizer
 
 __all__ = ["export_huggingface", "from_huggingface", "import_huggingface", "read_model", "to_huggingface"]
 
 Report = dict[str, Any]
+_LAYOUT = "firth_layout"  # key of config.json, if sentences are not lines; other programs ignore it
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _MAX_SIZE = {"tokenizer.json": 512 << 20, "vocab.txt": 64 << 20, _INDEX: 64 << 20}
@@ -92,19 +95,28 @@ def export_huggingface(model: Any, path: Path) -> Report:
         return _write_files(path, *parts, for_task=True, card=getattr(model, "card", ""))
     if not isinstance(model, NetModel):
         raise AbilityError("Hugging Face folders hold neural models: export one such as bert, roberta or gpt2.")
-    return write_folder(path, model.recipe, model_tensors(model), model.tokenizer, getattr(model, "card", ""))
+    card = getattr(model, "card", "")
+    return write_folder(path, model.recipe, model_tensors(model), model.tokenizer, card, model.layout)
 
 
-def write_folder(path: Path, recipe: NetRecipe, arrays: Tensors, tokenizer: Tokenizer, card: str = "") -> Report:
+def write_folder(
+    path: Path,
+    recipe: NetRecipe,
+    arrays: Tensors,
+    tokenizer: Tokenizer,
+    card: str = "",
+    layout: Layout = "lines",
+) -> Report:
     """Write the folder of a model, given its parameters, those of its objectives, `heads.*`, and its card.
 
-    A second network that is a model of its own is written to a folder in it.
+    A second network that is a model of its own is written to a folder in it. `layout` is how text is split into
+    sentences.
     """
     recipe, second = split_second(recipe, arrays)
     model_type = model_type_for(recipe)
     recipe, state, kept = drop_absent_tokens(recipe, arrays)
     config, tensors = to_huggingface(recipe, state, state)
-    config |= model_type.token_config(tokenizer, kept)
+    config |= model_type.token_config(tokenizer, kept) | ({} if layout == "lines" else {_LAYOUT: layout})
     for remark in model_type.remarks(recipe):
         note(remark)
     left_out = _unplaced_heads(recipe, arrays)
@@ -180,6 +192,7 @@ class ImportedModel:
     tensors: dict[str, Any]
     report: Report
     digest: str  # SHA-256 of the weights
+    layout: Layout = "lines"
 
     def arrays(self) -> dict[str, Any]:
         return self.tensors
@@ -192,14 +205,14 @@ def import_huggingface(path: Path, out: Path, task: str | None = None) -> Report
     """
     started = time.monotonic()
     found = read_huggingface(path, task)
-    save_imported(out, found, path, started, found.report, found.digest)
+    save_imported(out, found, path, started, found.report, found.digest, found.layout)
     return found.report
 
 
 def read_model(path: Path, task: str | None = None) -> Any:
     """The model of a folder."""
     found = read_huggingface(path, task)
-    return restore(found.recipe, found.arrays(), found.tokenizer, "lines")
+    return restore(found.recipe, found.arrays(), found.tokenizer, found.layout)
 
 
 def read_huggingface(path: Path, task: str | None = None) -> ImportedModel:
@@ -219,7 +232,8 @@ def read_huggingface(path: Path, task: str | None = None) -> ImportedModel:
     recipe, arrays = family.join(first, found.arrays(), other.recipe, other.arrays(), stored_recipe(config))
     parameters = sum(array.size for name, array in arrays.items() if name not in ("counts", "spelling"))
     digest = hashlib.sha256(f"{found.digest}{other.digest}".encode()).hexdigest()
-    return ImportedModel(recipe, found.tokenizer, arrays, found.report | {"parameters": parameters}, digest)
+    report = found.report | {"parameters": parameters}
+    return ImportedModel(recipe, found.tokenizer, arrays, report, digest, found.layout)
 
 
 def _read_one(path: Path, task: str | None = None) -> ImportedModel:
@@ -255,7 +269,8 @@ def _read_one(path: Path, task: str | None = None) -> ImportedModel:
     report |= _remarks(head, weights, sentences)
     arrays["counts"] = np.zeros(len(tokenizer), dtype=np.int64)  # unknown
     arrays["spelling"] = UnknownWordModel.train(tokenizer.vocabulary[MASK + 1 :]).counts
-    return ImportedModel(recipe, tokenizer, arrays, report, _digest(files))
+    layout: Layout = config[_LAYOUT] if config.get(_LAYOUT) in LAYOUTS else "lines"
+    return ImportedModel(recipe, tokenizer, arrays, report, _digest(files), layout)
 
 
 def _with_tokenizer(recipe: NetRecipe, tokenizer: Tokenizer) -> NetRecipe:

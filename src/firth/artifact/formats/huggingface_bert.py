@@ -10,7 +10,6 @@ from torch import Tensor
 
 from firth.artifact.formats.huggingface_family import ACTIVATIONS, PLAIN, Config, HeadClass, ModelType, Tensors
 from firth.nets.recipe import NetRecipe
-from firth.objectives.pairs import NextSentence
 from firth.recipes.nets import bert
 from firth.tasks.recipe import TaskName
 
@@ -60,8 +59,8 @@ def masked_classes(name: str, pooler: str, texts: HeadClass | None = None) -> di
 
 
 def pair_objective(recipe: NetRecipe) -> str:
-    """The sentence-pair objective of a recipe, or an empty string."""
-    return next((one.name for one in recipe.objectives if isinstance(one, NextSentence)), "")
+    """The objective of a recipe that classifies sentence pairs, or an empty string."""
+    return next((one.name for one in recipe.objectives if one.classifies_pairs), "")
 
 
 class MaskedType(ModelType):
@@ -101,10 +100,10 @@ class MaskedType(ModelType):
         if values["embedding.segments"] == 1 and (rows is None or not bool(rows.any())):
             values["embedding.segments"] = 0
         segments, form = values["embedding.segments"], base.sequence.format
-        objectives = tuple(one for one in base.objectives if not one.needs_pairs)
+        objectives = tuple(one for one in base.objectives if one.needs_output or not one.needs_pairs)
         if self.has_pair_head(given):
             paired = base if pair_objective(base) else self.published()
-            objectives += tuple(one for one in paired.objectives if one.needs_pairs)
+            objectives += tuple(one for one in paired.objectives if one.needs_pairs and one not in objectives)
             form = paired.sequence.format
         elif segments < 2:
             form = "full-sentences"

@@ -97,6 +97,10 @@ class ModelType(ABC):
     """Our special tokens that a tokenizer must have an equivalent of."""
     prefers_cls: ClassVar[bool] = True
     """Whether cls_token and sep_token come before bos_token and eos_token, if a tokenizer has both."""
+    padding_side: ClassVar[str] = "right"
+    """Where their tokenizer fills up texts of a batch."""
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """New names of tokens that are ordinary there, but special here."""
     missing_template: ClassVar[SpecialTokens | None] = None
     """The special tokens around texts if a tokenizer.json has none; None: those of such a recipe."""
 
@@ -143,7 +147,8 @@ class ModelType(ABC):
     def recipe_values(self, config: Config) -> dict[str, Any]:
         """The values of recipe fields such as `encoder.width`."""
         values = {ours: self._recipe_value(config, ours) for ours in self.fields}
-        values["sequence.length"] -= self.position_offset(config)
+        if "sequence.length" in values:  # a network without position embeddings has no limit
+            values["sequence.length"] -= self.position_offset(config)
         values.setdefault("embedding.width", values["encoder.width"])
         values.setdefault("encoder.ffn_width", 4 * values["encoder.width"])
         return values
@@ -217,6 +222,10 @@ class ModelType(ABC):
         for name, tensor in ours.items():
             names = self.their_names(name)
             theirs |= zip(names, self.reshape(name, tensor, offset).chunk(len(names)), strict=True)
+        return theirs
+
+    def divide_heads(self, recipe: NetRecipe, theirs: Tensors) -> Tensors:
+        """Their tensors, with a dimension of its own for heads where their model has one."""
         return theirs
 
     def to_ours(self, theirs: Mapping[str, Tensor], names: Iterable[str], offset: int) -> Tensors:

@@ -17,11 +17,12 @@ from firth.artifact.formats.huggingface_marian import Marian
 from firth.artifact.formats.huggingface_roberta import Roberta
 from firth.artifact.formats.huggingface_t5 import T5
 from firth.artifact.formats.huggingface_xlm import Xlm
+from firth.artifact.formats.huggingface_xlnet import Xlnet
 from firth.errors import AbilityError, ArtifactError
 from firth.nets.recipe import NetRecipe
 
 _FAMILIES: tuple[ModelType, ...] = (
-    *(Bert(), Roberta(), Albert(), Electra(), Gpt2(), Gpt(), Xlm(), Marian(), Ernie()),
+    *(Bert(), Roberta(), Albert(), Electra(), Gpt2(), Gpt(), Xlm(), Marian(), Ernie(), Xlnet()),
     *(Bart(), T5()),
 )
 """The last of those that claim a recipe is its family, so that the first may claim what is left."""

@@ -58,7 +58,7 @@ def export_tokenizer(
     roles = model_type.export_roles(tokens, roles, for_task)
     names = [tokenizer.vocabulary[number] for number in kept]
     content["post_processor"] = _template(names, special_tokens)
-    inputs = ["input_ids", *(["token_type_ids"] if recipe.embedding.segments > 1 else []), "attention_mask"]
+    inputs = ["input_ids", *(["token_type_ids"] if recipe.segments > 1 else []), "attention_mask"]
     return {
         "tokenizer.json": content,
         "tokenizer_config.json": {
@@ -66,6 +66,7 @@ def export_tokenizer(
             "model_max_length": recipe.sequence.length,
             "model_input_names": inputs,
             "clean_up_tokenization_spaces": False,
+            **({"padding_side": model_type.padding_side} if model_type.padding_side != "right" else {}),
             **roles,
         },
         "special_tokens_map.json": roles,
@@ -81,11 +82,13 @@ def _renumbered(special_tokens: SpecialTokens, kept: Sequence[int]) -> SpecialTo
 def _template(vocabulary: Sequence[str], special_tokens: SpecialTokens) -> Any:
     """The post-processor that adds special tokens, such as [CLS] A [SEP] or [CLS] A [SEP] B [SEP]."""
     before, between, end = ([vocabulary[number] for number in part] for part in special_tokens[:3])
-    first = [*before, "$A"]
-    pair = [f"{one}:0" for one in [*first, *between]] + [f"{one}:{special_tokens.second}" for one in ["$B", *end]]
+    first, second = [f"{one}:0" for one in [*before, "$A"]], special_tokens.second
+    ends = [[f"{one}:{segment}" for one in end] for segment in (0, second)]
+    if special_tokens.last is not None:
+        ends = [[*one[:-1], f"{end[-1]}:{special_tokens.last}"] for one in ends]
     made = processors.TemplateProcessing(
-        single=[f"{one}:0" for one in [*first, *end]],
-        pair=pair,
+        single=[*first, *ends[0]],
+        pair=[*first, *(f"{one}:0" for one in between), f"$B:{second}", *ends[1]],
         special_tokens=[(vocabulary[number], number) for number in sorted({*itertools.chain(*special_tokens[:3])})],
     )
     return json.loads(made.__getstate__())
@@ -125,8 +128,9 @@ def import_tokenizer(
     specials: list[str | None] = [roles.get(number) for number in range(5)]
     last = recipe.sentinel_tokens
     rest = [*(token for token in old if token not in roles.values() and token not in last), *last]
-    named = {token: recipe.specials[number] for number, token in roles.items()}
-    if clash := set(recipe.specials) & set(rest):
+    named = {token: name for token, name in model_type.renamed.items() if token in rest and name not in ids}
+    named |= {token: recipe.specials[number] for number, token in roles.items()}
+    if clash := set(recipe.specials) & {named.get(token, token) for token in rest}:
         raise ArtifactError(f"tokenizer.json has an ordinary token {min(clash)!r}, which is special here: rename it.")
     content = renumber(content, [*specials, *rest], named, recipe.specials)
     content |= {"post_processor": None, "truncation": None, "padding": None}
@@ -148,7 +152,7 @@ def _with_template(
 ) -> Tokenizer:
     """The tokenizer with the template of its file in the new ids, unless that is the default."""
     before, between, end = (tuple(order.index(number) for number in part) for part in template[:3])
-    special_tokens = SpecialTokens(before, between, end, template.second)
+    special_tokens = SpecialTokens(before, between, end, template.second, template.last)
     if special_tokens == default:
         return tokenizer
     content = json.loads(tokenizer.data) | {"post_processor": _template(tokenizer.vocabulary, special_tokens)}

@@ -58,6 +58,7 @@ def to_huggingface(
         raise AbilityError(f"{wrong} holds NaN or infinity: train the model again with a lower learning rate.")
     config = make_config(recipe, vocabulary, has_head=has_head and bool(model_type.head_objective(recipe)))
     theirs = model_type.to_theirs(model_type.rescale(recipe, ours), model_type.position_offset(config))
+    theirs = model_type.divide_heads(recipe, theirs)
     return config, theirs | model_type.neutral_tensors(recipe, ours)
 
 
@@ -76,8 +77,9 @@ def from_huggingface(config: Config, tensors: Mapping[str, Tensor]) -> ImportedW
         raise ArtifactError(f"config.json declares {declared} tokens and the weights have {vocabulary}: {_ONE_MODEL}.")
     blank = {name: torch.empty(shape, device="meta") for name, shape in parameter_shapes(recipe, vocabulary).items()}
     offset = model_type.position_offset(config)
-    expected = {**model_type.to_theirs(blank, offset), **model_type.neutral_tensors(recipe, blank)}
-    absent = [] if _has_head(model_type, given) else [name for name in expected if _is_head(model_type, name)]
+    expected = model_type.divide_heads(recipe, model_type.to_theirs(blank, offset))
+    expected |= model_type.neutral_tensors(recipe, blank)
+    absent = [] if _has_head(model_type, given) else _absent_heads(model_type, blank, expected, given)
     left_out = _check_names({name: tensor for name, tensor in expected.items() if name not in absent}, given)
     given |= _initial_tensors({name: expected[name].shape for name in absent})
     for name, tensor in given.items():
@@ -97,7 +99,9 @@ def truncate_positions(weights: ImportedWeights, length: int) -> ImportedWeights
     recipe, table = weights.recipe, "embedding.positions.weight"
     if not _MIN_LENGTH <= length < recipe.sequence.length:
         return weights
-    state = weights.state | {table: weights.state[table][:length].contiguous()}
+    state = dict(weights.state)
+    if table in state:  # relative positions have none
+        state[table] = state[table][:length].contiguous()
     return weights._replace(recipe=replace(recipe, sequence=replace(recipe.sequence, length=length)), state=state)
 
 
@@ -108,7 +112,8 @@ def backbone_tensors(recipe: NetRecipe, state: Mapping[str, Tensor]) -> Tensors:
     names = [name for name in parameter_shapes(recipe, vocabulary) if not name.startswith(("output.", "heads."))]
     ours = {name: state[name] for name in names}
     offset = model_type.position_offset(make_config(recipe, vocabulary, has_head=False))
-    found = {**model_type.to_theirs(ours, offset), **model_type.neutral_tensors(recipe, ours)}
+    found = model_type.divide_heads(recipe, model_type.to_theirs(ours, offset))
+    found |= model_type.neutral_tensors(recipe, ours)
     return {name: tensor for name, tensor in found.items() if not _is_head(model_type, name)}
 
 
@@ -158,6 +163,12 @@ def _is_head(model_type: ModelType, name: str) -> bool:
 
 def _has_head(model_type: ModelType, names: Iterable[str]) -> bool:
     return any(_is_head(model_type, name) for name in names)
+
+
+def _absent_heads(model_type: ModelType, ours: Iterable[str], expected: Tensors, given: Tensors) -> list[str]:
+    """The tensors of heads that a model without a language-modelling head lacks."""
+    layers = {one for name in ours if name.startswith("heads.") for one in model_type.their_names(name)}
+    return [name for name in expected if _is_head(model_type, name) or (name in layers and name not in given)]
 
 
 def _initial_tensors(shapes: Mapping[str, torch.Size]) -> Tensors:

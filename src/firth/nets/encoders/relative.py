@@ -20,6 +20,17 @@ from firth.nets.recipe import EncoderRecipe
 from firth.nets.visibility import AttentionBias, GatheredQueries
 
 
+class SharedKeys(NamedTuple):
+    """What both streams of a layer attend to (Yang et al. 2019, section 2.3: keys and values are of the contents)."""
+
+    keys_values: Tensor
+    """(batch, memory + length, 2 width)."""
+    vectors: Tensor
+    """(distances, width): the vectors of distances."""
+    turned: Tensor | None
+    """The same of negative distances, if there are reversed rows."""
+
+
 class RelativeInputs(NamedTuple):
     """What a layer with relative positions reads beside its states."""
 
@@ -31,14 +42,21 @@ class RelativeInputs(NamedTuple):
     """(batch, length, memory + length): whether query and key are of the same segment; None: all are."""
     is_reversed: Tensor | None = None
     """(batch,): the rows whose distances are negative; None: there are none."""
+    shared: SharedKeys | None = None
+    """What two streams of queries attend to; None: it is computed for one of them."""
 
     def of_rows(self, rows: Tensor, is_reversed: bool) -> RelativeInputs:
-        """The inputs of rows of one direction: s(-d) has the opposite sines of s(d), and the same cosines."""
-        sines = (self.sinusoids.shape[1] + 1) // 2
-        turned = torch.cat([-self.sinusoids[:, :sines], self.sinusoids[:, sines:]], 1)
-        sinusoids = turned if is_reversed else self.sinusoids
+        """The inputs of rows of one direction."""
         same = None if self.same_segment is None else self.same_segment[rows]
-        return RelativeInputs(sinusoids, None, same)
+        shared = self.shared
+        if shared is not None and shared.turned is not None and is_reversed:
+            shared = shared._replace(vectors=shared.turned)
+        return RelativeInputs(self.turned() if is_reversed else self.sinusoids, None, same, shared=shared)
+
+    def turned(self) -> Tensor:
+        """The sinusoids of the negative distances: s(-d) has the opposite sines of s(d), and the same cosines."""
+        sines = (self.sinusoids.shape[1] + 1) // 2
+        return torch.cat([-self.sinusoids[:, :sines], self.sinusoids[:, sines:]], 1)
 
 
 def distance_sinusoids(
@@ -100,11 +118,17 @@ class RelativeAttention(nn.Module):
 
     def forward(self, states: Tensor, bias: AttentionBias, rng: DropoutRng | None, relative: RelativeInputs) -> Tensor:
         """(batch, length, width): the attention of all positions to the memory and to one another."""
-        if relative.memory is None:
+        if relative.memory is None and relative.shared is None:
             queries, keys_values = self.qkv(states).split([self.recipe.width, 2 * self.recipe.width], -1)
         else:
-            queries, keys_values = self._queries(states), self._keys_values(states, relative.memory)
+            queries, keys_values = self._queries(states), self._keys_values(states, relative)
         return cast(Tensor, self.out(self._attend(queries, keys_values, None, states.shape[1], bias, rng, relative)))
+
+    def share_keys(self, states: Tensor, relative: RelativeInputs) -> RelativeInputs:
+        """The inputs with what both streams attend to, computed once."""
+        turned = None if relative.is_reversed is None else self.distances(relative.turned())
+        shared = SharedKeys(self._keys_values(states, relative), self.distances(relative.sinusoids), turned)
+        return relative._replace(shared=shared)
 
     def query_attention(
         self,
@@ -116,7 +140,7 @@ class RelativeAttention(nn.Module):
         relative: RelativeInputs,
     ) -> Tensor:
         """(positions, width): the attention of some queries to the memory and to all positions."""
-        padded, keys_values = gathered.pad(self._queries(queries)), self._keys_values(states, relative.memory)
+        padded, keys_values = gathered.pad(self._queries(queries)), self._keys_values(states, relative)
         relative = relative._replace(same_segment=gathered.select(relative.same_segment))
         attended = self._attend(padded, keys_values, gathered.columns, states.shape[1], bias, rng, relative)
         return cast(Tensor, self.out(gathered.unpad(attended)))
@@ -147,7 +171,7 @@ class RelativeAttention(nn.Module):
     ) -> Tensor:
         if relative.is_reversed is not None:
             return self._attend_both_ways(queries, keys_values, columns, length, bias, rng, relative)
-        vectors = self.distances(relative.sinusoids)
+        vectors = self.distances(relative.sinusoids) if relative.shared is None else relative.shared.vectors
         terms = DistanceTerms(queries + self.biases.position, vectors, length - 1, columns)
         heads, rate, scores = self.recipe.heads, self.recipe.attention_dropout, None
         if self.segments is not None and relative.same_segment is not None:
@@ -181,8 +205,10 @@ class RelativeAttention(nn.Module):
     def _queries(self, states: Tensor) -> Tensor:
         return linear(states, self.qkv.weight[: self.recipe.width], None)
 
-    def _keys_values(self, states: Tensor, memory: Tensor | None) -> Tensor:
-        joined = states if memory is None else torch.cat([memory, states], 1)
+    def _keys_values(self, states: Tensor, relative: RelativeInputs) -> Tensor:
+        if relative.shared is not None:
+            return relative.shared.keys_values
+        joined = states if relative.memory is None else torch.cat([relative.memory, states], 1)
         return linear(joined, self.qkv.weight[self.recipe.width :], None)
 
 

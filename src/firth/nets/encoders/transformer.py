@@ -133,6 +133,14 @@ class Layer(nn.Module):
         relative = self._normalised(relative)
         return self._residual(queries, lambda y: attend(y, gathered, keys, bias, rng, relative), self.norm1, rng)
 
+    def share_keys(self, states: Tensor, relative: RelativeInputs) -> RelativeInputs:
+        """The inputs of both streams over `states`, with common keys and values."""
+        if self.recipe.norm == "pre":
+            states = self.norm1(states)
+            relative = cast(RelativeInputs, self._normalised(relative))
+        shared: RelativeInputs = self.attention.share_keys(states, relative)
+        return shared._replace(memory=None)  # it is among the keys
+
     def _normalised(self, relative: RelativeInputs | BucketInputs | None) -> RelativeInputs | BucketInputs | None:
         """The inputs with their memory as the attention sublayer reads states."""
         if relative is None or relative.memory is None or self.recipe.norm != "pre":
@@ -225,6 +233,8 @@ class Transformer(Encoder):
             x, is_last = states[-1], number == self.recipe.layers
             if is_last and gathered is not None and queries is None:
                 queries = select_positions(x, positions)
+            if queries is not None and not is_last and isinstance(more, RelativeInputs):
+                more = first.share_keys(x, more)
             if queries is not None and gathered is not None:
                 queries = second.feed_forward(first.query_attention(queries, gathered, x, query_bias, rng, more), rng)
             if not is_last or positions is None:

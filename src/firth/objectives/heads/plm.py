@@ -83,9 +83,8 @@ class PermutationLMHead(ObjectiveHead):
         return Loss(network.output.loss(states.at(positions), targets, previous, rng), len(positions))
 
     def flops_per_token(self, network: Network, length: int, counts: Mapping[str, float]) -> float:
-        """Of the queries in all layers but the last, which the network counts, with keys and values of their own."""
+        """Of the queries in all layers but the last, which the network counts; keys and values are of the contents."""
         encoder, keys = self.recipe.encoder, length + self.recipe.memory.length
         products = 4.0 * keys + 2.0 * (keys + length)
         layer = 4.0 * encoder.width**2 + products * encoder.width + 4.0 * encoder.width * encoder.ffn_width
-        both = 4.0 * encoder.width**2 * keys / length  # keys and values, which are computed once more
-        return max(0, encoder.layers - 1) * (counts[self.name] * layer + both)
+        return max(0, encoder.layers - 1) * counts[self.name] * layer
