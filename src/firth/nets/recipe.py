@@ -48,6 +48,10 @@ class EmbeddingRecipe:
     scaled: bool = False
     """Multiply token vectors by the square root of their width; with sinusoidal positions they always are."""
     dropout: float = 0.0
+    variational_dropout: bool = False
+    """The same dropout mask at every token of a row (Gal and Ghahramani 2016)."""
+    token_dropout: float = 0.0
+    """Fraction of the vocabulary whose vectors are zero in a batch, wherever they occur (Gal and Ghahramani 2016)."""
     init: Literal["random", "vectors", "unit"] = "random"
     """Initial token vectors: normal with a standard deviation of 0.02, or of 1 (unit: T5); vectors: trained quickly by
     CBOW on the same text."""
@@ -56,7 +60,7 @@ class EmbeddingRecipe:
 
     def __post_init__(self) -> None:
         _check(self, width=(1, 100_000), segments=(0, 100), languages=(0, 10_000))
-        _check_fraction(self, "dropout")
+        _check_fraction(self, "dropout", "token_dropout")
         if self.characters and self.init == "vectors":
             raise RecipeError("character-based embeddings have no table to initialise: set embedding.init=random.")
 
@@ -71,6 +75,8 @@ class EncoderRecipe:
     """Dimension of a hidden state, of each direction."""
     ffn_width: int = 3072
     """Transformer: width of the feed-forward layers. LSTM: number of cells, projected to `width`; 0: no projection."""
+    inner_width: int = 0
+    """Recurrent: dimension of the states of all layers but the last; 0: the same as that of the last."""
     heads: int = 12
     context: int = 0
     """Window, bilinear and each layer of a CNN: tokens on each visible side."""
@@ -107,6 +113,8 @@ class EncoderRecipe:
     attention_dropout: float = 0.1
     variational_dropout: bool = False
     """Recurrent: the same dropout mask at every step of a row (Gal and Ghahramani 2016)."""
+    output_dropout: float | None = None
+    """Recurrent: dropout of the last layer, whose states are kept without it, too; none: the same as between layers."""
     weight_drop: float = 0.0
     """LSTM: dropout of the recurrent weights (Merity et al. 2018)."""
     init: Literal["random", "adjacent", "fan-in"] = "random"
@@ -127,7 +135,9 @@ class EncoderRecipe:
             max_distance=(1, MAX_LENGTH),
             buckets=(4, 1000),
         )
+        _check(self, inner_width=(0, 100_000))
         _check_fraction(self, "dropout", "attention_dropout", "weight_drop")
+        self._check_recurrent()
         if self.cross_width and self.kind != "transformer":
             raise RecipeError(
                 f"a {self.kind} has no cross-attention: set encoder.cross_width=0 or encoder.kind=transformer."
@@ -153,6 +163,18 @@ class EncoderRecipe:
             raise RecipeError(f"encoder.context=0 leaves a {self.kind} without context: set it to 4, say.")
         if self.kind == "cnn" and self.layers < 1:
             raise RecipeError("a cnn of encoder.layers=0 has no context: set encoder.layers=8, say.")
+
+    def _check_recurrent(self) -> None:
+        """Raise `RecipeError` if fields of recurrent encoders do not go with the kind or with each other."""
+        if self.output_dropout is not None:
+            _check_fraction(self, "output_dropout")
+        if self.kind not in ("rnn", "lstm") and (self.inner_width or self.output_dropout is not None):
+            raise RecipeError(
+                f"encoder.inner_width and encoder.output_dropout are of recurrent encoders, not of a {self.kind}: set "
+                "them to 0 and none."
+            )
+        if self.residual and self.inner_width not in (0, self.width):
+            raise RecipeError("encoder.residual adds layers of one width: set encoder.inner_width=0.")
 
     @property
     def receptive_field(self) -> int:
@@ -249,7 +271,11 @@ class LearningRecipe:
     schedule: Literal["linear", "inverse-sqrt", "slanted", "cosine", "stable-decay", "constant"] = "linear"
     warmup: float = 0.06
     """Fraction of the steps in which the learning rate rises."""
+    layer_decay: float = 1.0
+    """Factor of the learning rate from each layer to the one below; the output layer has the whole rate (Howard and
+    Ruder 2018)."""
     weight_decay: float = 0.01
+    beta1: float = 0.9
     beta2: float = 0.98
     clip: float = 1.0
     """Maximal gradient norm; 0: no clipping."""
@@ -262,7 +288,9 @@ class LearningRecipe:
 
     def __post_init__(self) -> None:
         _check(self, batch=(1, 100_000_000), grad_accumulation=(1, 10_000), epochs=(1, 1_000_000), patience=(0, 10_000))
-        _check_fraction(self, "warmup", "weight_decay", "short_phase", "beta2")
+        _check_fraction(self, "warmup", "weight_decay", "short_phase", "beta1", "beta2")
+        if not 0 < self.layer_decay <= 1:
+            raise RecipeError(f"learning.layer_decay={self.layer_decay} must be above 0 and at most 1, such as 0.38.")
         if self.lr != "auto" and not 0 < self.lr <= 100:
             raise RecipeError(f"learning.lr={self.lr} must be above 0, such as 0.001, and at most 100.")
         if not 0 <= self.clip < math.inf:

@@ -61,7 +61,9 @@ def resize(recipe: NetRecipe, size: str) -> NetRecipe:
         return replace(
             recipe,
             embedding=replace(embedding, width=min(width, embedding.width)),
-            encoder=replace(encoder, width=width, ffn_width=inner),
+            encoder=replace(
+                encoder, width=width, ffn_width=inner, inner_width=encoder.inner_width * width // encoder.width
+            ),
         )
     layers, width, heads = _TRANSFORMERS[size]
     scaled = replace(
