@@ -45,6 +45,7 @@ _NETS = {
     "rnn": f"--budget 3ktok {_TINY}",
     "lstm": f"--budget 3ktok {_TINY}",
     "sa-lstm": f"--budget 3ktok {_TINY}",
+    "ulmfit": f"--budget 2ktok {_TINY} --set encoder.inner_width=24",
     "cnn-lm": f"--budget 3ktok {_TINY} --set encoder.layers=2",
     "elmo": f"--budget 1ktok {_TINY} --set encoder.ffn_width=32 --set encoder.layers=1",
     "gpt": f"{_BRIEF} {_TRANSFORMER}",

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from firth.errors import ArgumentError, near_miss
-from firth.recipes import counts, denoising, nets, tokenizers, vectors
+from firth.recipes import counts, denoising, nets, recurrent, tokenizers, vectors
 from firth.recipes.families import Recipe
 
-_NETS = {"denoising": "nets"}  # further files of a family
+_NETS = {"denoising": "nets", "recurrent": "nets"}  # further files of a family
 _SHORT_NAME = re.compile(r"([a-z]+)([0-9]{1,3})")
 
 
@@ -138,6 +138,8 @@ RECIPES: dict[str, RecipeEntry] = {
     "rnn": _entry(nets.rnn, 2010, "Mikolov et al., Recurrent Neural Network Based Language Model", "ffnn"),
     "lstm": _entry(nets.lstm, 2012, "Sundermeyer et al., LSTM Neural Networks for Language Modeling", "rnn"),
     "sa-lstm": _entry(nets.sa_lstm, 2015, "Dai and Le, Semi-supervised Sequence Learning", "lstm"),
+    "ulmfit": _entry(recurrent.ulmfit, 2018,
+        "Howard and Ruder, Universal Language Model Fine-tuning for Text Classification", "lstm"),
     "cnn-lm": _entry(nets.cnn_lm, 2017,
         "Dauphin et al., Language Modeling with Gated Convolutional Networks", "ffnn"),
     "transformer": _entry(nets.transformer, 2017, "Vaswani et al., Attention Is All You Need", "lstm"),

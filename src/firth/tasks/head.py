@@ -102,8 +102,12 @@ class TaskHead(nn.Module):
         else:
             width += self.recipe.token_width
         self.answer = StochasticAnswer(width, outputs, head.turns, head.dropout) if head.answer == "san" else None
-        self.pooler = _linear(width, width) if pooled and head.pooler and self.answer is None else None
-        self.classifier = _linear(width, outputs) if self.answer is None else None
+        if pooled and head.pooling == "concat":
+            width *= 3
+        is_pooled = pooled and self.answer is None
+        self.pooler = _linear(width, width) if is_pooled and head.pooler else None
+        self.hidden = nn.Linear(width, head.hidden) if is_pooled and head.hidden else None
+        self.classifier = _linear(head.hidden if self.hidden else width, outputs) if self.answer is None else None
 
     def _encoder(self, inputs: int) -> HeadEncoder | None:
         one = self.recipe
@@ -147,6 +151,8 @@ class TaskHead(nn.Module):
         pooled = pool(states, groups, count, self.recipe.pooling)
         if self.pooler is not None:
             pooled = torch.tanh(self.pooler(pooled))
+        if self.hidden is not None:
+            pooled = torch.relu(self.hidden(drop(pooled, self.recipe.dropout, rng)))
         return self.score(pooled, rng)
 
     def score(self, states: Tensor, rng: DropoutRng | None) -> Tensor:
@@ -157,8 +163,10 @@ class TaskHead(nn.Module):
 
 def _layers(recipe: NetRecipe) -> int:
     """Number of layers with the width of the last one."""
-    entered = recipe.embedding.width if recipe.encoder.kind != "transformer" else recipe.encoder.width
-    return recipe.encoder.layers + (entered * recipe.directions == recipe.width)
+    encoder = recipe.encoder
+    entered = recipe.embedding.width if encoder.kind != "transformer" else encoder.width
+    between = encoder.layers - 1 if encoder.inner_width in (0, encoder.width) else 0
+    return between + 1 + (entered * recipe.directions == recipe.width)
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:

@@ -1,0 +1,33 @@
+"""Recurrent networks that are pre-trained to be fine-tuned or to give features."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from firth.nets.recipe import NetRecipe, OutputRecipe
+from firth.objectives.clm import CausalLM
+from firth.recipes.nets import lstm
+from firth.tokens.recipe import TokenizerRecipe
+
+
+def ulmfit() -> NetRecipe:
+    """AWD-LSTM: three layers with much dropout, to be fine-tuned on the text of a task and then for it."""
+    base = lstm()
+    return replace(
+        base,
+        tokenizer=TokenizerRecipe(model="words", vocab_size=30_000),
+        embedding=replace(base.embedding, width=400, dropout=0.4, variational_dropout=True, token_dropout=0.05),
+        encoder=replace(
+            base.encoder,
+            layers=3,
+            width=400,
+            inner_width=1150,
+            dropout=0.3,
+            variational_dropout=True,
+            output_dropout=0.4,
+            weight_drop=0.5,
+        ),
+        objectives=(CausalLM(activation_penalty=2.0, temporal_penalty=1.0),),
+        output=OutputRecipe(kind="tied"),
+        learning=replace(base.learning, beta1=0.7, beta2=0.99),
+    )
