@@ -103,13 +103,13 @@ def test_stages_rates_and_head(model: Path, tmp_path: Path, monkeypatch: pytest.
     assert scales["network.embedding.tokens.weight"] == 1.0
     for depth, name in enumerate(("embedding.tokens", *(f"encoders.0.layers.{n}.input" for n in range(3)))):
         assert task_scales[f"network.{name}.weight"] == pytest.approx(2.6 ** (depth - 4), rel=1e-3)
-    assert task_scales["heads.classify.head.hidden.weight"] == 1.0
+    assert task_scales["heads.classify.head.hidden.dense.weight"] == 1.0
     made = open_artifact(tmp_path / "m").manifest
     assert [one["stage"] for one in made.metrics["stages"]] == ["task"]
     recipe = load(tmp_path / "m").recipe
     assert (recipe.head.pooling, recipe.head.hidden, recipe.strategy) == ("concat", 50, "ulmfit")
     assert recipe.network.encoder.weight_drop > 0, "a network pre-trained without dropout gets some"
-    assert arrays(tmp_path / "m")["heads.classify.head.hidden.weight"].shape == (50, 3 * 16)
+    assert arrays(tmp_path / "m")["heads.classify.head.hidden.dense.weight"].shape == (50, 3 * 16)
 
 
 def test_a_domain_replaces_the_text_of_the_examples(model: Path, tmp_path: Path) -> None:

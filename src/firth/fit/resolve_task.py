@@ -162,7 +162,8 @@ def _head(task: TaskName, network: NetRecipe, strategy: Strategy) -> HeadRecipe:
     if network.encoder.kind == "none":
         return HeadRecipe(encoder="lstm", width=256, pooling="max", pooler=False, dropout=0.3)
     if strategy == "features":
-        return HeadRecipe(layers="mix", encoder="lstm", width=256, pooling="max", pooler=False, dropout=0.3)
+        layers: Any = "ends" if network.encoder.kind == "bilstm" else "mix"
+        return HeadRecipe(layers=layers, encoder="lstm", width=256, pooling="max", pooler=False, dropout=0.3)
     if strategy == "ulmfit" and network.visibility == "causal":
         return HeadRecipe(pooling="concat", pooler=False, hidden=_ULMFIT_HIDDEN, dropout=0.1)
     if network.visibility == "bidirectional":

@@ -42,7 +42,7 @@ def language_model_settings(model: Any, task: str, text: Iterable[str] = ()) -> 
             f"ulmfit fine-tunes a language model layer by layer, and a {type(model).__name__} is none: fine-tune a "
             "network such as ulmfit or gpt, or use --strategy=full."
         )
-    if any(one.needs_translations for one in recipe.objectives):
+    if recipe.sequence.format == "parallel" or any(one.needs_translations for one in recipe.objectives):
         raise AbilityError(
             f"ulmfit fine-tunes on plain text first, and {'+'.join(recipe.names)} is trained on parallel text: use "
             "--strategy=gradual."

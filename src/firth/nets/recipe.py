@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from firth.errors import RecipeError
-from firth.nets.combination import check_combination
+from firth.nets.combination import check_combination, check_recurrent
 from firth.nets.objective import Objective, Visibility
 from firth.tokens.recipe import TokenizerRecipe
 
@@ -18,10 +18,11 @@ Format = Literal[
     "stream", "contiguous", "contiguous-pair", "sentences", "segment-pair", "sentence-pair", "full-sentences",
     "doc-sentences", "parallel",
 ]  # fmt: skip
-Kind = Literal["none", "window", "bilinear", "cnn", "rnn", "lstm", "transformer"]
+Kind = Literal["none", "window", "bilinear", "cnn", "rnn", "lstm", "bilstm", "transformer"]
 Output = Literal[
-    "full", "tied", "classes", "huffman", "tree", "importance", "nce", "adaptive", "adaptive-tied", "direct", "none"
-]
+    "full", "tied", "classes", "huffman", "tree", "importance", "nce", "negative", "adaptive", "adaptive-tied",
+    "direct", "none",
+]  # fmt: skip
 Activation = Literal["gelu", "gelu-tanh", "relu", "tanh"]
 MAX_LENGTH = 100_000
 STREAMS = ("stream", "contiguous", "contiguous-pair")
@@ -55,6 +56,8 @@ class EmbeddingRecipe:
     init: Literal["random", "vectors", "unit"] = "random"
     """Initial token vectors: normal with a standard deviation of 0.02, or of 1 (unit: T5); vectors: trained quickly by
     CBOW on the same text."""
+    per_direction: bool = False
+    """Recurrent, of two directions: each has vectors of its own, which are one half of the width (context2vec)."""
     own_decoder: bool = False
     """The decoder has positions and a normalisation of its own (BART); token vectors are always shared."""
 
@@ -124,7 +127,8 @@ class EncoderRecipe:
     residual: bool = False
     """Recurrent: residual connections between layers (ELMo)."""
     cross_width: int = 0
-    """Transformer decoder: width of the encoder states that each layer attends to (Vaswani et al. 2017); 0: none."""
+    """Decoder: width of the encoder states that each layer of a Transformer attends to (Vaswani et al. 2017), or the
+    last of an LSTM (Luong et al. 2015); 0: none."""
 
     def __post_init__(self) -> None:
         _check(self, layers=(0, 1000), width=(1, 100_000), ffn_width=(0, 400_000), heads=(1, 1000), context=(0, 1000))
@@ -137,8 +141,10 @@ class EncoderRecipe:
         )
         _check(self, inner_width=(0, 100_000))
         _check_fraction(self, "dropout", "attention_dropout", "weight_drop")
-        self._check_recurrent()
-        if self.cross_width and self.kind != "transformer":
+        if self.output_dropout is not None:
+            _check_fraction(self, "output_dropout")
+        check_recurrent(self)
+        if self.cross_width and self.kind not in ("lstm", "transformer"):
             raise RecipeError(
                 f"a {self.kind} has no cross-attention: set encoder.cross_width=0 or encoder.kind=transformer."
             )
@@ -164,18 +170,6 @@ class EncoderRecipe:
         if self.kind == "cnn" and self.layers < 1:
             raise RecipeError("a cnn of encoder.layers=0 has no context: set encoder.layers=8, say.")
 
-    def _check_recurrent(self) -> None:
-        """Raise `RecipeError` if fields of recurrent encoders do not go with the kind or with each other."""
-        if self.output_dropout is not None:
-            _check_fraction(self, "output_dropout")
-        if self.kind not in ("rnn", "lstm") and (self.inner_width or self.output_dropout is not None):
-            raise RecipeError(
-                f"encoder.inner_width and encoder.output_dropout are of recurrent encoders, not of a {self.kind}: set "
-                "them to 0 and none."
-            )
-        if self.residual and self.inner_width not in (0, self.width):
-            raise RecipeError("encoder.residual adds layers of one width: set encoder.inner_width=0.")
-
     @property
     def receptive_field(self) -> int:
         """Tokens on each visible side that a hidden state depends on, if they are limited."""
@@ -188,14 +182,15 @@ class OutputRecipe:
 
     kind: Output = "full"
     """Full softmax, with its own weights or the embedding's (tied), or the states themselves (direct); class-based; a
-    tree; sampled; adaptive; or none, for a network that predicts no tokens."""
+    tree; sampled (importance, nce; negative, for the states around a token); adaptive; or none, for a network that
+    predicts no tokens."""
     transform: bool = False
     """A dense layer before it, as in BERT."""
     bias: bool = True
     scaled: bool = False
     """Tied and full: divide states by the square root of their width first (T5)."""
     samples: int = 1000
-    """Importance sampling and noise contrast: samples of a step."""
+    """Importance sampling and noise contrast: samples of a step; negative sampling: samples of each prediction."""
     proposal: Literal["unigram", "bigram"] = "unigram"
     """The distribution of samples."""
 
@@ -314,7 +309,8 @@ class NetRecipe:
     sampling: SamplingRecipe = field(default_factory=SamplingRecipe)
     learning: LearningRecipe = field(default_factory=LearningRecipe)
     decoder: EncoderRecipe | None = None
-    """A causal Transformer that attends to the encoder's states of a source, and predicts (Vaswani et al. 2017)."""
+    """A causal Transformer, or an LSTM, that attends to the encoder's states of a source, and predicts (Vaswani et al.
+    2017)."""
     languages: tuple[str, ...] = ()
     """The names of the language embeddings."""
     language: str = ""
@@ -362,6 +358,11 @@ class NetRecipe:
     def directions(self) -> int:
         """The number of encoders, each with its own parameters."""
         return 2 if self.visibility == "forward+backward" else 1
+
+    @property
+    def input_width(self) -> int:
+        """Dimension of the token vectors that each encoder reads."""
+        return self.embedding.width // (self.directions if self.embedding.per_direction else 1)
 
     @property
     def width(self) -> int:

@@ -67,8 +67,9 @@ def base_name(name: str) -> str:
 class HeadRecipe:
     """The layers between the hidden states of a network and the predictions."""
 
-    layers: Literal["last", "mix"] = "last"
-    """The last layer, or a trained weighted mean of all layers (ELMo)."""
+    layers: Literal["last", "mix", "ends"] = "last"
+    """The last layer, a trained weighted mean of all layers (ELMo), or the token vectors and the last layer,
+    concatenated (CoVe)."""
     encoder: Literal["none", "lstm", "cnn"] = "none"
     """An encoder over the hidden states: a bidirectional LSTM or a convolution."""
     width: int = 256
@@ -83,7 +84,7 @@ class HeadRecipe:
     pooler: bool = True
     """A dense layer with tanh on the pooled state (BERT)."""
     hidden: int = 0
-    """Width of a layer with ReLU between the pooled state and the scores; 0: none (ULMFiT: 50)."""
+    """Width of a normalised layer with ReLU between the pooled state and the scores; 0: none (ULMFiT: 50)."""
     dropout: float = 0.1
     answer: Literal["pooled", "san"] = "pooled"
     """pair: labels by the pooled state, or by a stochastic answer network over both texts (MT-DNN)."""

@@ -80,7 +80,7 @@ class Recurrent(Encoder):
     def __init__(self, recipe: NetRecipe) -> None:
         super().__init__(recipe)
         between = [self.recipe.inner_width or self.recipe.width] * (self.recipe.layers - 1)
-        shapes = zip([recipe.embedding.width, *between], [*between, self.recipe.width], strict=True)
+        shapes = zip([recipe.input_width, *between], [*between, self.recipe.width], strict=True)
         self.layers = nn.ModuleList(self.layer(inputs, width, self._cells()) for inputs, width in shapes)
 
     def _cells(self) -> int:
