@@ -6,6 +6,7 @@ from firth.errors import RecipeError, near_miss
 from firth.nets.objective import Objective
 from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
+from firth.objectives.context import ContextWord
 from firth.objectives.denoising import Denoising
 from firth.objectives.fragments import MaskedFragment
 from firth.objectives.mlm import MaskedLM
@@ -38,6 +39,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         Denoising,
         SpanCorruption,
         MaskedFragment,
+        ContextWord,
     )
 }
 

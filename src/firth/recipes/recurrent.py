@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from firth.nets.recipe import NetRecipe, OutputRecipe
 from firth.objectives.clm import CausalLM
+from firth.objectives.context import ContextWord
 from firth.recipes.nets import lstm
 from firth.tokens.recipe import TokenizerRecipe
 
@@ -30,4 +31,19 @@ def ulmfit() -> NetRecipe:
         objectives=(CausalLM(activation_penalty=2.0, temporal_penalty=1.0),),
         output=OutputRecipe(kind="tied"),
         learning=replace(base.learning, beta1=0.7, beta2=0.99),
+    )
+
+
+def context2vec() -> NetRecipe:
+    """Forward and backward LSTMs over the words around a gap; contexts and words share a vector space."""
+    base = lstm()
+    return replace(
+        base,
+        tokenizer=TokenizerRecipe(model="words", vocab_size=30_000),
+        embedding=replace(base.embedding, width=600, per_direction=True, dropout=0.0),
+        encoder=replace(base.encoder, width=600, dropout=0.0),
+        visibility="forward+backward",
+        objectives=(ContextWord(),),
+        output=OutputRecipe(kind="negative", samples=10),
+        sequence=replace(base.sequence, format="sentences"),
     )

@@ -142,6 +142,8 @@ RECIPES: dict[str, RecipeEntry] = {
         "Howard and Ruder, Universal Language Model Fine-tuning for Text Classification", "lstm"),
     "cnn-lm": _entry(nets.cnn_lm, 2017,
         "Dauphin et al., Language Modeling with Gated Convolutional Networks", "ffnn"),
+    "context2vec": _entry(recurrent.context2vec, 2016,
+        "Melamud et al., context2vec: Learning Generic Context Embedding with Bidirectional LSTM", "lstm", "cbow"),
     "transformer": _entry(nets.transformer, 2017, "Vaswani et al., Attention Is All You Need", "lstm"),
     "elmo": _entry(nets.elmo, 2018, "Peters et al., Deep Contextualized Word Representations", "lstm"),
     "gpt": _entry(nets.gpt, 2018,
