@@ -46,6 +46,7 @@ _NETS = {
     "lstm": f"--budget 3ktok {_TINY}",
     "sa-lstm": f"--budget 3ktok {_TINY}",
     "ulmfit": f"--budget 2ktok {_TINY} --set encoder.inner_width=24",
+    "context2vec": f"--budget 2ktok {_TINY} --set learning.batch=64",
     "cnn-lm": f"--budget 3ktok {_TINY} --set encoder.layers=2",
     "elmo": f"--budget 1ktok {_TINY} --set encoder.ffn_width=32 --set encoder.layers=1",
     "gpt": f"{_BRIEF} {_TRANSFORMER}",
@@ -90,6 +91,14 @@ _EPOCHS = "--set learning.epochs=2 --threads 1"
 _FURTHER = {
     "train transformer": Kind(
         "", f"train transformer IN/pairs.tsv -o OUT --threads 1 {_BRIEF} {_TRANSFORMER} {_DECODER}", resumes=True
+    ),
+    "train cove": Kind(
+        "", f"train cove IN/pairs.tsv -o OUT --threads 1 {_BRIEF} {_TINY} --set decoder.width=16", resumes=True
+    ),
+    "finetune ulmfit": Kind(
+        "",
+        f"finetune IN/ulmfit classify {_EXAMPLE_FILES} -o OUT {_EPOCHS} --strategy ulmfit --budget 1ktok",
+        resumes=True,
     ),
     "train xlm": Kind(
         "",
@@ -140,7 +149,7 @@ _WRITERS = {
 }
 _PREPARED = (
     *("train wordpiece", "train mkn3", "train kn5-cache", "train skipgram", "train brown", "train glove"),
-    *("train fasttext", "train bert", "train gpt", "train electra", "train transformer"),
+    *("train fasttext", "train bert", "train gpt", "train electra", "train transformer", "train ulmfit"),
 )
 _EXPORTED = {
     "exported.arpa": "export arpa",

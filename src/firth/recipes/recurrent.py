@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from firth.nets.recipe import NetRecipe, OutputRecipe
+from firth.nets.recipe import EmbeddingRecipe, NetRecipe, OutputRecipe, SequenceRecipe
 from firth.objectives.clm import CausalLM
 from firth.objectives.context import ContextWord
+from firth.objectives.seq2seq import SequenceToSequence
 from firth.recipes.nets import lstm
 from firth.tokens.recipe import TokenizerRecipe
 
@@ -46,4 +47,19 @@ def context2vec() -> NetRecipe:
         objectives=(ContextWord(),),
         output=OutputRecipe(kind="negative", samples=10),
         sequence=replace(base.sequence, format="sentences"),
+    )
+
+
+def cove() -> NetRecipe:
+    """The bidirectional LSTM of a translation model with attention, whose states are features for tasks."""
+    part = replace(lstm().encoder, layers=2, width=600, dropout=0.2)
+    return replace(
+        lstm(),
+        tokenizer=TokenizerRecipe(model="words", vocab_size=50_000),
+        embedding=EmbeddingRecipe(width=300, dropout=0.2, init="unit"),
+        encoder=replace(part, kind="bilstm"),
+        decoder=part,
+        visibility="bidirectional",
+        objectives=(SequenceToSequence(label_smoothing=0.0),),
+        sequence=SequenceRecipe(format="parallel", length=64),
     )

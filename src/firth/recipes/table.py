@@ -145,6 +145,8 @@ RECIPES: dict[str, RecipeEntry] = {
     "context2vec": _entry(recurrent.context2vec, 2016,
         "Melamud et al., context2vec: Learning Generic Context Embedding with Bidirectional LSTM", "lstm", "cbow"),
     "transformer": _entry(nets.transformer, 2017, "Vaswani et al., Attention Is All You Need", "lstm"),
+    "cove": _entry(recurrent.cove, 2017,
+        "McCann et al., Learned in Translation: Contextualized Word Vectors", "lstm", "transformer"),
     "elmo": _entry(nets.elmo, 2018, "Peters et al., Deep Contextualized Word Representations", "lstm"),
     "gpt": _entry(nets.gpt, 2018,
         "Radford et al., Improving Language Understanding by Generative Pre-Training", "elmo"),
