@@ -45,7 +45,7 @@ _NETS = {
     "rnn": f"--budget 3ktok {_TINY}",
     "lstm": f"--budget 3ktok {_TINY}",
     "sa-lstm": f"--budget 3ktok {_TINY}",
-    "ulmfit": f"--budget 2ktok {_TINY} --set encoder.inner_width=24",
+    "ulmfit": f"--budget 2ktok {_TINY} --set encoder.inner_width=24 --set learning.batch=128",
     "context2vec": f"--budget 2ktok {_TINY} --set learning.batch=64",
     "cnn-lm": f"--budget 3ktok {_TINY} --set encoder.layers=2",
     "elmo": f"--budget 1ktok {_TINY} --set encoder.ffn_width=32 --set encoder.layers=1",
@@ -97,7 +97,8 @@ _FURTHER = {
     ),
     "finetune ulmfit": Kind(
         "",
-        f"finetune IN/ulmfit classify {_EXAMPLE_FILES} -o OUT {_EPOCHS} --strategy ulmfit --budget 1ktok",
+        f"finetune IN/ulmfit classify {_EXAMPLE_FILES} -o OUT {_EPOCHS} --strategy ulmfit --budget 2ktok "
+        "--set learning.batch=2",
         resumes=True,
     ),
     "train xlm": Kind(
