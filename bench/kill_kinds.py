@@ -45,6 +45,8 @@ _NETS = {
     "rnn": f"--budget 3ktok {_TINY}",
     "lstm": f"--budget 3ktok {_TINY}",
     "sa-lstm": f"--budget 3ktok {_TINY}",
+    "ulmfit": f"--budget 2ktok {_TINY} --set encoder.inner_width=24 --set learning.batch=128",
+    "context2vec": f"--budget 2ktok {_TINY} --set learning.batch=64",
     "cnn-lm": f"--budget 3ktok {_TINY} --set encoder.layers=2",
     "elmo": f"--budget 1ktok {_TINY} --set encoder.ffn_width=32 --set encoder.layers=1",
     "gpt": f"{_BRIEF} {_TRANSFORMER}",
@@ -96,6 +98,15 @@ _FURTHER = {
     "train transe": Kind(
         "", "train transe IN/graph.tsv -o OUT --threads 1 --set epochs=30 --set batch=16", resumes=True
     ),
+    "train cove": Kind(
+        "", f"train cove IN/pairs.tsv -o OUT --threads 1 {_BRIEF} {_TINY} --set decoder.width=16", resumes=True
+    ),
+    "finetune ulmfit": Kind(
+        "",
+        f"finetune IN/ulmfit classify {_EXAMPLE_FILES} -o OUT {_EPOCHS} --strategy ulmfit --budget 2ktok "
+        "--set learning.batch=2",
+        resumes=True,
+    ),
     "train xlm": Kind(
         "",
         f"train xlm en=IN/text.txt xx=IN/more.txt IN/languages.tsv -o OUT --threads 1 {_BRIEF} {_TRANSFORMER}",
@@ -145,7 +156,7 @@ _WRITERS = {
 }
 _PREPARED = (
     *("train wordpiece", "train mkn3", "train kn5-cache", "train skipgram", "train brown", "train glove"),
-    *("train fasttext", "train bert", "train gpt", "train electra", "train transformer"),
+    *("train fasttext", "train bert", "train gpt", "train electra", "train transformer", "train ulmfit"),
 )
 _EXPORTED = {
     "exported.arpa": "export arpa",

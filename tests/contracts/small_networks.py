@@ -37,7 +37,9 @@ def small(name: str, tokens: int = len(VOCABULARY), length: int = LENGTH) -> Net
         recipe,
         embedding=replace(recipe.embedding, width=width, dropout=0.0),
         encoder=encoder,
-        decoder=None if recipe.decoder is None else encoder,
+        decoder=None
+        if recipe.decoder is None
+        else replace(recipe.decoder, width=width, ffn_width=ffn_width, **no_dropout),
         sequence=replace(recipe.sequence, length=length),
     )
 

@@ -1,8 +1,9 @@
 """Trainers of networks, killed in the middle (kill -9) and resumed, end with the bits of an uninterrupted run.
 
 One for each kind of rows and of state: pairs of segments, spans, a generator, memories, parallel text, languages,
-recurrent states, reused rows, ways of reading, restored text, several tasks. Commands run in forks of one process
-that has imported everything. `bench/kill.py --all` kills every trainer and writer many times, at random moments, too.
+recurrent states and decoders, reused rows, ways of reading, restored text, several tasks, stages. Commands run in forks
+of one process that has imported everything. `bench/kill.py --all` kills every trainer and writer many times, at random
+moments, too.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ sys.path.insert(0, str(BENCH))
 from kill_kinds import all_kinds, write_texts  # noqa: E402
 
 KINDS = all_kinds()
-NETS = ("lstm", "transformer", "bert", "transformer-xl", "spanbert", "electra", "xlm", "xlnet", "unilm", "t5", "ernie2")
+NETS = (
+    *("lstm", "transformer", "bert", "transformer-xl", "spanbert", "electra", "xlm", "xlnet", "unilm", "t5", "ulmfit"),
+    *("context2vec", "cove", "ernie2"),
+)
 KILLED = [*(f"train {name}" for name in NETS), "finetune many"]
 SERVER = """
 import json, sys
@@ -76,7 +80,8 @@ def inputs(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with texts, examples, and the models that are fine-tuned."""
     folder = tmp_path_factory.mktemp("inputs")
     write_texts(folder)
-    run(KINDS["train bert"].arguments(folder, folder / "bert"), folder)
+    for name in ("bert", "ulmfit"):
+        run(KINDS[f"train {name}"].arguments(folder, folder / name), folder)
     return folder
 
 
@@ -96,6 +101,20 @@ def test_killed_and_resumed(name: str, run: Run, inputs: Path, tmp_path: Path) -
     assert _steps(out) > 2
     assert run(kind.repeated(inputs, out), tmp_path)["code"] == 0
     assert _digest(out) == _digest(whole)
+
+
+@pytest.mark.parametrize("part", [0.25, 0.8], ids=["language model", "classifier"])
+def test_a_pipeline_killed_in_one_of_its_stages(part: float, run: Run, inputs: Path, tmp_path: Path) -> None:
+    kind = KINDS["finetune ulmfit"]
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    changes = run(kind.arguments(inputs, whole), tmp_path)["changes"]
+    assert run(kind.arguments(inputs, out), tmp_path, change=int(part * changes))["code"] == -signal.SIGKILL
+    stage = tmp_path / "out.stages" / "1-task"
+    assert (stage / "manifest.json").exists() is (part > 0.5), "it was killed in the other stage"
+    assert _steps(out if part > 0.5 else stage) > 2
+    assert run(kind.repeated(inputs, out), tmp_path)["code"] == 0
+    assert _digest(out) == _digest(whole)
+    assert not stage.parent.exists()
 
 
 def _steps(out: Path) -> int:

@@ -29,7 +29,12 @@ from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 
 Documents = Sequence[Sequence[Sequence[int]]]
-VISIBILITY: dict[str, Visibility] = {"clm": "causal", "autoencoding": "causal", "bilm": "forward+backward"}
+VISIBILITY: dict[str, Visibility] = {
+    "clm": "causal",
+    "autoencoding": "causal",
+    "bilm": "forward+backward",
+    "context": "forward+backward",
+}
 
 
 class FakeTokenizer:
@@ -110,7 +115,7 @@ def small_recipe(
             replace(one, masking=Masking(**masking)) if isinstance(one, MaskedLM) else one  # type: ignore[arg-type]
             for one in parsed
         ),
-        output=OutputRecipe(kind="full"),
+        output=OutputRecipe(kind="negative" if objectives == "context" else "full"),
         sequence=SequenceRecipe(format=form, length=length),
         learning=LearningRecipe(batch=batch, grad_accumulation=grad_accumulation),
         decoder=encoder if decodes else None,

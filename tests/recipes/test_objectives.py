@@ -67,6 +67,8 @@ def test_every_objective_is_written_by_name_and_read_again(name: str) -> None:
     if name == "mlm":
         written["objectives"][name]["masking"] = recipe_to_json(bert())["objectives"]["mlm"]["masking"]
         changed = replace(changed, masking=Masking(mode="duplicated"))
+    if name == "clm":
+        written["objectives"][name] |= {"activation_penalty": 0.0, "temporal_penalty": 0.0}
     if name in ("clm", "mlm", "nsp"):  # the others need another recipe
         assert recipe_from_json(written).objectives == (changed,)
 

@@ -200,7 +200,7 @@ def finetune(
     test: Annotated[str | None, Option("--test", help="Labelled examples for the final evaluation.")] = None,
     tasks: Annotated[Path | None, Option("--tasks", help="many: the TOML file that lists the tasks.")] = None,
     strategy: Annotated[
-        str | None, Option("--strategy", help="full, frozen, features, discriminative or gradual.")
+        str | None, Option("--strategy", help="full, frozen, features, discriminative, gradual or ulmfit.")
     ] = None,
     settings: options.Settings = None,
     field: options.Columns = None,

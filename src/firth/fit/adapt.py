@@ -26,7 +26,7 @@ from firth.fit.count_arithmetic import (
     text_counts,
 )
 from firth.fit.counts import count_metrics
-from firth.fit.resolve import is_unset
+from firth.fit.resolve import is_unset, without_dropout
 from firth.fit.run import (
     Budget,
     Text,
@@ -55,7 +55,7 @@ from firth.vectors.model import VectorModel
 from firth.vectors.recipe import Word2vecRecipe
 
 _VECTOR_FIELDS = ("epochs", "lr", "mode", "subsample", "negatives", "window")  # that may be changed
-_NET_FIELDS = ("objectives", "sequence.format", "learning", "tokenizer.vocab_size")  # that may be changed
+_NET_FIELDS = ("objectives", "sequence.format", "learning", "dropout", "tokenizer.vocab_size")  # that may be changed
 _FIXED_NET_FIELDS = ("tokenizer", "embedding", "encoder", "decoder", "visibility", "output", "languages")
 _FINETUNED = ("task", "many")  # types of recipes of models whose network can be trained further
 _SAMPLE = 1000  # documents by which a language is guessed
@@ -188,7 +188,8 @@ def _adapt_net(old: Any, run: TrainingRun) -> TrainingResult:
     if tokens != recipe.tokenizer == replace(tokens, vocab_size=recipe.tokenizer.vocab_size):
         old = grow_vocabulary(old, run.corpus, recipe.tokenizer.vocab_size or 0, run.threads)
         recipe, run = replace(recipe, tokenizer=old.recipe.tokenizer), replace(run, tokenizer=old.tokenizer)
-    changed = [part for part in _FIXED_NET_FIELDS if getattr(recipe, part) != getattr(old.recipe, part)]
+    wanted, given = without_dropout(recipe), without_dropout(old.recipe)
+    changed = [part for part in _FIXED_NET_FIELDS if getattr(wanted, part) != getattr(given, part)]
     if changed:
         raise RecipeError(f"adapting keeps the network: set {', '.join(_NET_FIELDS)} only, not {changed[0]}.")
     note_poor_coverage(old.tokenizer, run.corpus.sentences())

@@ -28,7 +28,9 @@ from firth.fit.run import Budget, Text
 from firth.fit.stages import remove_stages, run_stages
 from firth.fit.task_run import FinetuneRun, open_run, open_trainer, save_run, training_metrics
 from firth.fit.trainer import NetTrainer, torch_settings
+from firth.fit.ulmfit import ULMFIT, language_model_settings
 from firth.recipes.values import Settings, setting_list
+from firth.tasks.examples import texts_of
 from firth.tasks.many import ManyModel
 from firth.tasks.predictor import Predictor
 from firth.tasks.recipe import MANY, TASKS, Strategy, TaskName, base_name, check_sources
@@ -61,7 +63,8 @@ def finetune(
 
     `train`, `dev` and `test` are files or lists of examples. The parameters that are best on `dev` are saved. Before
     that, the model is pre-trained further on the text of a `domain`, and with `task_text` on that of the training
-    examples, each within `budget`; without these stages it is the budget of fine-tuning itself, instead of epochs. A
+    examples, each within `budget`; without these stages it is the budget of fine-tuning itself, instead of epochs. The
+    strategy ulmfit always has such a stage, on the domain or else on the examples, with lower rates in lower layers. A
     model without hidden states or vectors, such as an n-gram model or a tokenizer, gets a linear baseline on its tokens
     instead. To generate, the model encodes and decodes by itself, or a `decoder`, another model with the same tokens,
     attends to its hidden states. The task `many` is several at once, which the file `tasks` lists.
@@ -99,12 +102,17 @@ def finetune(
             test_examples = with_known_labels(test_examples, labels, skip_bad=True)
         dev_examples = with_known_labels(dev_examples, labels, skip_bad)
         return train_linear(FinetuneConfig(train=examples, dev=dev_examples, test=test_examples, **shared), artifact)
+    origin = load(model)
+    stage_settings: list[str] = []
+    if strategy == ULMFIT:
+        task_text = task_text or domain is None
+        texts = (text for example in examples for text in texts_of(example)) if domain is None else ()
+        stage_settings = language_model_settings(origin, task, texts)
     own_budget = Budget.parse(budget) if budget and domain is None and not task_text else None
     task_examples = examples if task_text else None
-    start, stages = run_stages(
-        model, folder, domain, task_examples, dev_examples, budget, threads=threads, resume=resume
-    )
-    origin, digest = load(model), open_artifact(start).manifest.files["model.safetensors"].sha256
+    running: dict[str, Any] = {"threads": threads, "resume": resume, "settings": stage_settings}
+    start, stages = run_stages(model, folder, domain, task_examples, dev_examples, budget, **running)
+    digest = open_artifact(start).manifest.files["model.safetensors"].sha256
     started = origin if start == model else load(start)
     base = backbone(started)
     has_decoder = task == "generate" or writes_labels(task, origin, settings)

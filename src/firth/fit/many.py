@@ -21,6 +21,7 @@ from firth.fit.stages import remove_stages, run_stages
 from firth.fit.task_run import FinetuneRun, open_run, open_trainer, save_run, training_metrics
 from firth.fit.task_training import TaskMixture
 from firth.fit.trainer import NetTrainer, torch_settings
+from firth.fit.ulmfit import require_single
 from firth.nets.model import NetModel
 from firth.objectives.clm import CausalLM
 from firth.tasks.examples import Example
@@ -114,6 +115,7 @@ def finetune_many(
     budget: str | None,
 ) -> ManyModel:
     """The model fine-tuned for the tasks of a file, saved in the folder `out`; see `finetune`."""
+    require_single(strategy)
     file, artifact = read_tasks(tasks), open_artifact(model)
     if has_no_states(artifact):
         raise AbilityError(f"{model} has no network that tasks could share: fine-tune one, such as bert.")

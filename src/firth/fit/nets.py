@@ -18,6 +18,7 @@ from firth.fit import resolve
 from firth.fit.batches import Batches, vocabulary_of
 from firth.fit.cost import TrainingCosts
 from firth.fit.languages import language_mixture, with_languages
+from firth.fit.layer_rates import pretraining_groups
 from firth.fit.layouts import staged_batches, with_material
 from firth.fit.loop import BatchSource, TrainingModule, make_training_module, measure_losses, weighted_sum
 from firth.fit.mixture import MixtureSource
@@ -154,7 +155,9 @@ def open_trainer(
         seed=run.seed,
         vocabulary=vocabulary,
         module=module,
-        optimiser=make_optimiser(recipe.learning, module, 0.0),
+        optimiser=make_optimiser(
+            recipe.learning, module, 0.0, pretraining_groups(module.network, module.heads, recipe.learning)
+        ),
         batches=batches,
         plan=plan,
         lr=float(recipe.learning.lr),

@@ -14,8 +14,6 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 from firth.errors import ArtifactError
 from firth.nets.recipe import LearningRecipe
 
-_BETA1 = 0.9
-
 
 def parameter_groups(parameters: Iterable[Tensor], decay: float, scale: float = 1.0) -> list[dict[str, Any]]:
     """Two groups, since biases and norms have no weight decay; `scale` is a factor of the learning rate."""
@@ -31,7 +29,7 @@ def make_optimiser(
 ) -> Optimizer:
     """The optimiser of a recipe."""
     groups = groups or parameter_groups(module.parameters(), learning.weight_decay)
-    betas = (_BETA1, learning.beta2)
+    betas = (learning.beta1, learning.beta2)
     makers: dict[str, Callable[[], Optimizer]] = {
         "adamw": lambda: AdamW(groups, lr, betas, 1e-6, fused=True),
         "adam": lambda: Adam(groups, lr, betas, 1e-8, fused=True),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -25,7 +25,10 @@ from firth.tokens.store import TokenStore
 if TYPE_CHECKING:
     from firth.fit.cost import TrainingCosts
 
-SIZED = ("embedding.width", "encoder.layers", "encoder.width", "encoder.ffn_width", "encoder.heads")
+SIZED = (
+    *("embedding.width", "encoder.layers", "encoder.width", "encoder.inner_width", "encoder.ffn_width"),
+    "encoder.heads",
+)
 """Fields that a size sets, beside the sequence length."""
 _PARTS = ("encoder", "decoder", "embedding.width")
 TOKENS_PER_PARAMETER = 5
@@ -45,7 +48,9 @@ _VECTOR_EPOCHS = 5  # at most
 _MIN_TEXT = 100_000  # tokens below which CBOW vectors are useless
 _DROPOUTS = (
     "embedding.dropout",
+    "embedding.token_dropout",
     "encoder.dropout",
+    "encoder.output_dropout",
     "encoder.attention_dropout",
     "encoder.weight_drop",
     "decoder.dropout",
@@ -188,10 +193,22 @@ def vector_tokens(recipe: NetRecipe, costs: TrainingCosts, budget: Budget | None
     return round(min(_VECTOR_RATIO * planned, _VECTOR_EPOCHS * text))
 
 
+def without_dropout(recipe: NetRecipe) -> NetRecipe:
+    """The recipe with all dropout rates zero: what is left decides the parameters and what they compute."""
+    embedding = replace(recipe.embedding, dropout=0.0, token_dropout=0.0, variational_dropout=False)
+    rates = {"dropout": 0.0, "attention_dropout": 0.0, "weight_drop": 0.0, "output_dropout": None}
+    encoder, decoder = (
+        None if part is None else replace(part, variational_dropout=False, **cast(dict[str, Any], rates))
+        for part in (recipe.encoder, recipe.decoder)
+    )
+    assert encoder is not None
+    return replace(recipe, embedding=embedding, encoder=encoder, decoder=decoder)
+
+
 def _value(recipe: NetRecipe, name: str) -> float:
     name, _, field = name.partition(".")
     part = getattr(recipe, name)
-    return 0.0 if part is None else float(getattr(part, field))
+    return 0.0 if part is None else float(getattr(part, field) or 0.0)
 
 
 def fill_in(recipe: NetRecipe, vocabulary: int) -> NetRecipe:

@@ -17,7 +17,7 @@ from firth.progress import note
 from firth.recipes.values import override
 from firth.tasks.examples import Example, TagExample, TextExample, numeric_labels
 from firth.tasks.label_text import number_labels
-from firth.tasks.recipe import HeadRecipe, Strategy, TaskName, TaskRecipe, default_learning
+from firth.tasks.recipe import GRADUAL, HeadRecipe, Strategy, TaskName, TaskRecipe, default_learning
 
 if TYPE_CHECKING:
     from firth.nets.model import NetModel
@@ -32,6 +32,11 @@ _MIN_STEPS = 100
 _TRANSFORMER_LR = 1.064  # learning rate times width^1.5: 5e-5 for 768 (Devlin et al. 2019)
 HEAD_LR = 1e-3
 """Where most of what is trained is the head."""
+ULMFIT_DECAY = round(1 / 2.6, 4)
+"""Factor of the learning rate from each layer to the one below (Howard and Ruder 2018)."""
+_ULMFIT_HIDDEN = 50  # units of the layer before the scores (same)
+_ULMFIT_LR = 1e-2  # of the classifier of a recurrent network (same)
+_ULMFIT_BETAS = (0.7, 0.99)  # (same)
 _SMALL = 1_000  # examples below which the batch size is 16
 
 
@@ -95,6 +100,10 @@ def resolve_task(
         allow_no_answer=task == "span" and any(getattr(one, "answers", None) == () for one in examples),
         learning=default_learning(),
     )
+    if chosen == "ulmfit":
+        beta1, beta2 = _ULMFIT_BETAS
+        learning = replace(recipe.learning, beta1=beta1, beta2=beta2)
+        recipe = replace(recipe, layer_decay=ULMFIT_DECAY, learning=learning)
     recipe = cast(TaskRecipe, override(recipe, settings))
     return _learning(recipe, all_examples or len(examples), settings)
 
@@ -169,7 +178,10 @@ def _head(task: TaskName, network: NetRecipe, strategy: Strategy) -> HeadRecipe:
     if network.encoder.kind == "none":
         return HeadRecipe(encoder="lstm", width=256, pooling="max", pooler=False, dropout=0.3)
     if strategy == "features":
-        return HeadRecipe(layers="mix", encoder="lstm", width=256, pooling="max", pooler=False, dropout=0.3)
+        layers: Any = "ends" if network.encoder.kind == "bilstm" else "mix"
+        return HeadRecipe(layers=layers, encoder="lstm", width=256, pooling="max", pooler=False, dropout=0.3)
+    if strategy == "ulmfit" and network.visibility == "causal":
+        return HeadRecipe(pooling="concat", pooler=False, hidden=_ULMFIT_HIDDEN, dropout=0.1)
     if network.visibility == "bidirectional":
         return HeadRecipe(pooling="last" if network.ends_with_class else "first", pooler=True, dropout=0.1)
     pooling: Any = "last" if network.visibility == "causal" else "mean"
@@ -183,10 +195,12 @@ def _learning(recipe: TaskRecipe, examples: int, settings: Sequence[str]) -> Tas
         learning = replace(learning, batch=16)
     if is_unset(settings, "learning.epochs"):
         steps = math.ceil(examples / learning.batch)
-        learning = replace(learning, epochs=max(default_epochs(examples), math.ceil(_MIN_STEPS / steps)))
+        # Every layer is trained in the last epoch at the latest, if one more is trained in each.
+        least = recipe.network.encoder.layers + 2 if recipe.strategy == "ulmfit" else 1
+        learning = replace(learning, epochs=max(default_epochs(examples), math.ceil(_MIN_STEPS / steps), least))
     if learning.lr == "auto":
         learning = replace(learning, lr=finetune_lr(recipe.network, recipe.strategy))
-    if recipe.strategy == "gradual" and is_unset(settings, "learning.schedule"):
+    if recipe.strategy in GRADUAL and is_unset(settings, "learning.schedule"):
         learning = replace(learning, schedule="slanted")
     return replace(recipe, learning=learning)
 
@@ -205,6 +219,8 @@ def default_epochs(examples: int) -> int:
 def finetune_lr(network: NetRecipe, strategy: Strategy) -> float:
     """The default learning rate: small where a whole Transformer is trained, and smaller for wide ones."""
     whole = network.encoder.kind == "transformer" and strategy not in ("frozen", "features")
+    if strategy == "ulmfit" and not whole:
+        return _ULMFIT_LR
     return _TRANSFORMER_LR / network.encoder.width**1.5 if whole else HEAD_LR
 
 

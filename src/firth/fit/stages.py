@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,12 @@ def run_stages(
     *,
     threads: int | None,
     resume: bool,
+    settings: Sequence[str] = (),
 ) -> tuple[Path, list[dict[str, Any]]]:
     """The model to fine-tune, and the budget and losses of each stage.
 
     The stages train on the text of a domain and on the unlabelled text of examples (Gururangan et al. 2020); they
-    validate on the text of the dev examples.
+    validate on the text of the dev examples. `settings` are changes of the network's recipe for them.
     """
     stages: list[tuple[str, Any]] = [] if domain is None else [("domain", domain)]
     if examples is not None:
@@ -42,7 +43,7 @@ def run_stages(
         if not (folder / "manifest.json").exists():
             note(f"stage {number}: {name}")
             options: dict[str, Any] = {"valid": _documents(dev) or None, "budget": budget, "threads": threads}
-            adapt(model, text, out=folder, resume=resume and folder.exists(), **options)
+            adapt(model, text, out=folder, resume=resume and folder.exists(), settings=settings, **options)
         info = artifact_info(folder)
         reports.append(
             {

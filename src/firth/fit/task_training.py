@@ -7,16 +7,18 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from firth.fit.batches import Cursor
+from firth.fit.layer_rates import depths as depths
+from firth.fit.layer_rates import groups_by_depth
 from firth.fit.loop import TrainingModule
 from firth.fit.optimisers import parameter_groups
 from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.network import Network
 from firth.objectives.heads.head import ObjectiveHead
-from firth.tasks.recipe import Mixing, TaskRecipe
+from firth.tasks.recipe import GRADUAL, LAYERED, Mixing, TaskRecipe
 from firth.tasks.sequences import InputSequence, Ints, count_text_tokens, pack
 from firth.tasks.task import Task
 from firth.tokens.tokenizer import FIRST_WORD
@@ -126,6 +128,7 @@ class TaskTrainingModule(TrainingModule):
     features        the head only, which has an encoder of its own and may mix all layers
     discriminative  all, lower layers with lower rates: eta_l = eta_top * decay^(top - l) (Howard and Ruder 2018)
     gradual         the head, and in each epoch one more layer from the top (same)
+    ulmfit          as gradual, after further pre-training (same)
     """
 
     def __init__(
@@ -152,8 +155,8 @@ class TaskTrainingModule(TrainingModule):
         return None if len(heads) > 1 else heads[0].positions(batch)
 
     def on_progress(self, fraction: float) -> Iterable[Tensor]:
-        """gradual: unfreeze one more layer in each epoch."""
-        if self.recipe.strategy == "gradual":
+        """gradual, ulmfit: unfreeze one more layer in each epoch."""
+        if self.recipe.strategy in GRADUAL:
             lowest = lowest_trainable_depth(fraction, self.top, self.recipe.learning.epochs)
             for name, parameter in self.network.named_parameters():
                 parameter.requires_grad_(self.depths[name] >= lowest)
@@ -165,24 +168,10 @@ class TaskTrainingModule(TrainingModule):
         found = parameter_groups(self.heads.parameters(), decay)
         if self.is_frozen:
             return found
-        by_depth: dict[int, list[Tensor]] = {}
-        for name, parameter in self.network.named_parameters():
-            by_depth.setdefault(self.depths[name], []).append(parameter)
-        slower = self.recipe.layer_decay if self.recipe.strategy in ("discriminative", "gradual") else 1.0
-        for depth, parameters in sorted(by_depth.items()):
-            found += parameter_groups(parameters, decay, slower ** (self.top + 1 - depth))
+        slower = self.recipe.layer_decay if self.recipe.strategy in LAYERED else 1.0
+        named = [(self.depths[name], parameter) for name, parameter in self.network.named_parameters()]
+        found += groups_by_depth(named, self.top + 1, slower, decay)
         return [group for group in found if group["params"]]
-
-
-def depths(network: nn.Module) -> dict[str, int]:
-    """The depth of each parameter of a network: 0 for embeddings, then the layer number from 1."""
-    found = {}
-    for name, _ in network.named_parameters():
-        parts = name.split(".")
-        below = parts[0] == "embedding"
-        found[name] = 0 if below else int(parts[parts.index("layers") + 1]) + 1 if "layers" in parts else -1
-    top = max(found.values(), default=0)
-    return {name: top if depth < 0 else depth for name, depth in found.items()}
 
 
 def lowest_trainable_depth(fraction: float, top: int, epochs: int) -> int:

@@ -244,7 +244,8 @@ class BidirectionalNet(CausalNet):
         encoder = self.network.encoders[1]
         assert isinstance(encoder, Encoder)
         cache = cache or KVCache(0, [])
-        states, tensors = encoder.decode_step(self.network.embedding(ids), cache.tensors)
+        inputs = self.network.inputs(self.network.embedding(ids))[1]
+        states, tensors = encoder.decode_step(inputs, cache.tensors)
         return states, KVCache(cache.length + ids.shape[1], tensors)
 
     def _backward_windows(self, bounds: Integers) -> list[ScoringWindow]:

@@ -22,6 +22,19 @@ def can_init_adjacent(recipe: NetRecipe) -> bool:
     return learned and has_waves and recipe.visibility == "bidirectional"
 
 
+def check_recurrent(encoder: EncoderRecipe) -> None:
+    """Raise `RecipeError` if the fields of recurrent encoders do not go with the kind or with each other."""
+    if encoder.kind not in ("rnn", "lstm") and (encoder.inner_width or encoder.output_dropout is not None):
+        raise RecipeError(
+            f"encoder.inner_width and encoder.output_dropout are of recurrent encoders, not of a {encoder.kind}: set "
+            "them to 0 and none."
+        )
+    if encoder.kind == "bilstm" and encoder.width % 2:
+        raise RecipeError(f"encoder.width={encoder.width} must be even: half of it is of each direction.")
+    if encoder.residual and encoder.inner_width not in (0, encoder.width):
+        raise RecipeError("encoder.residual adds layers of one width: set encoder.inner_width=0.")
+
+
 def check_combination(recipe: NetRecipe) -> None:
     """Raise `RecipeError` if the parts of a recipe do not fit together."""
     encoder, is_pair = recipe.encoder, recipe.sequence.format in PAIRS
@@ -34,6 +47,8 @@ def check_combination(recipe: NetRecipe) -> None:
         raise RecipeError("character-based embeddings cannot be tied to the output: set output.kind=full.")
     if encoder.kind in ("rnn", "lstm") and recipe.visibility == "bidirectional":
         raise RecipeError("a recurrent encoder reads in one direction: set visibility=forward+backward for both.")
+    if encoder.kind == "bilstm" and recipe.visibility != "bidirectional":
+        raise RecipeError("a bilstm reads in both directions: set visibility=bidirectional, or encoder.kind=lstm.")
     if encoder.kind == "bilinear" and recipe.visibility != "causal":
         raise RecipeError("a bilinear encoder predicts from previous tokens: set visibility=causal.")
     if encoder.init == "adjacent" and not can_init_adjacent(recipe):
@@ -45,6 +60,13 @@ def check_combination(recipe: NetRecipe) -> None:
         _check_decoder(recipe, recipe.decoder)
     if recipe.embedding.segments == 1 and is_pair:
         raise RecipeError("pairs need embedding.segments=2, or 0 to mark segments by the separator alone.")
+    if recipe.embedding.per_direction and (
+        encoder.kind not in ("rnn", "lstm") or recipe.directions == 1 or recipe.embedding.width % 2
+    ):
+        raise RecipeError(
+            "embedding.per_direction divides an even embedding.width between two recurrent encoders: set "
+            "encoder.kind=lstm and visibility=forward+backward, or leave it out."
+        )
     _check_languages(recipe)
 
 
@@ -77,12 +99,22 @@ def _check_memory(recipe: NetRecipe) -> None:
 
 
 def _check_decoder(recipe: NetRecipe, decoder: EncoderRecipe) -> None:
+    if decoder.cross_width not in (0, recipe.width):
+        raise RecipeError(f"decoder.cross_width={decoder.cross_width} must be the encoder's width: leave it out.")
+    if (decoder.kind, recipe.encoder.kind) == ("lstm", "bilstm"):
+        if decoder.inner_width or decoder.ffn_width or decoder.residual or decoder.output_dropout is not None:
+            raise RecipeError(
+                "an LSTM decoder has layers of one width: leave decoder.inner_width, ffn_width, residual and "
+                "output_dropout out."
+            )
+        return
     if decoder.kind != "transformer" or recipe.encoder.kind != "transformer":
-        raise RecipeError("a decoder and its encoder are Transformers: set encoder.kind and decoder.kind=transformer.")
+        raise RecipeError(
+            "a decoder and its encoder are Transformers, or an lstm and a bilstm: set encoder.kind and "
+            "decoder.kind=transformer."
+        )
     if decoder.width != recipe.encoder.width:
         raise RecipeError(
             f"encoder.width={recipe.encoder.width} and decoder.width={decoder.width} must be equal, for both read the "
             "same token vectors."
         )
-    if decoder.cross_width not in (0, recipe.width):
-        raise RecipeError(f"decoder.cross_width={decoder.cross_width} must be the encoder's width: leave it out.")

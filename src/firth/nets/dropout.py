@@ -54,6 +54,14 @@ def drop(values: Tensor, rate: float, rng: DropoutRng | None) -> Tensor:
     return values if rng is None else rng.drop(values, rate)
 
 
+def drop_steps(values: Tensor, rate: float, rng: DropoutRng | None, steps: int = 1) -> Tensor:
+    """Dropout with one mask for all steps, which are the dimension `steps` (Gal and Ghahramani 2016)."""
+    if rng is None or not rate:
+        return values
+    shape = tuple(1 if number == steps else size for number, size in enumerate(values.shape))
+    return values * rng.mask(shape, rate, values.dtype).to(values.device)
+
+
 def add_with_dropout(values: Tensor, more: Tensor, rate: float, rng: DropoutRng | None) -> Tensor:
     """values + dropout(more) in training, the plain sum otherwise."""
     return values + more if rng is None else rng.add(values, more, rate)

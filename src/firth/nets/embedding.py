@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from firth.errors import AbilityError, RecipeError
 from firth.nets.characters import CharacterTable
-from firth.nets.dropout import DropoutRng, drop
+from firth.nets.dropout import DropoutRng, drop, drop_steps
 from firth.nets.linear import INIT_STD, make_linear
 from firth.nets.norm import LayerNorm
 from firth.nets.recipe import NetRecipe
@@ -34,6 +34,7 @@ class Embedding(nn.Module):
         """
         super().__init__()
         self.recipe = recipe.embedding
+        self.token_count: int = len(tokens) if shared is None else shared.token_count
         width = self.recipe.width
         characters = self.recipe.characters
         self.tokens: nn.Module
@@ -85,6 +86,9 @@ class Embedding(nn.Module):
     ) -> Tensor:
         """(batch, length, encoder width). Side ids are those of `Batch`; missing ones mean the first row of a table."""
         vectors: Tensor = self.tokens(ids)
+        if rng is not None and self.recipe.token_dropout:
+            kept = rng.mask((self.token_count, 1), self.recipe.token_dropout, vectors.dtype)
+            vectors = vectors * kept.to(vectors.device)[ids]
         if self.recipe.positions == "sinusoidal":
             positions = torch.arange(ids.shape[1], device=ids.device) if position_ids is None else position_ids
             # Vaswani et al. 2017, 3.4: token vectors are multiplied by sqrt(d), or the sinusoids would dominate.
@@ -103,7 +107,7 @@ class Embedding(nn.Module):
             vectors = vectors + (self.tasks.weight[0] if given is None else self.tasks(given))
         if self.norm is not None:
             vectors = self.norm(vectors)
-        vectors = drop(vectors, self.recipe.dropout, rng)
+        vectors = (drop_steps if self.recipe.variational_dropout else drop)(vectors, self.recipe.dropout, rng)
         return vectors if self.project is None else self.project(vectors)
 
     def queries(self, count: int, rng: DropoutRng | None = None) -> Tensor:

@@ -111,7 +111,7 @@ class MaskedNet(FillingNet):
         rows = np.pad(np.where(is_masked, MASK, ids[columns]), ((0, 0), (1, 1)), constant_values=EOS)
         rows[:, 0] = self.start_token
         flat = np.arange(len(rows)) * (size + 2) + positions - begins + 1
-        states = self.predictor(make_batch(torch.from_numpy(rows)), torch.from_numpy(flat)).last_hidden_state
+        states = self.mask_states(make_batch(torch.from_numpy(rows)), torch.from_numpy(flat))
         return target_logprobs(self.predictor.output, states, torch.from_numpy(ids[positions]), len(self.words))
 
 

@@ -16,6 +16,8 @@ from firth.nets.adjacent_heads import init_adjacent_heads
 from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
 from firth.nets.embedding import LANGUAGES, Embedding
+from firth.nets.encoders.attentive import AttentiveLstm
+from firth.nets.encoders.bidirectional import BidirectionalLstm
 from firth.nets.encoders.convolution import Convolution
 from firth.nets.encoders.encoder import Encoder
 from firth.nets.encoders.feedforward import Bilinear, IdentityEncoder, WindowEncoder
@@ -23,6 +25,7 @@ from firth.nets.encoders.recurrent import Lstm, Recurrent
 from firth.nets.encoders.transformer import Transformer
 from firth.nets.languages import LanguageVotes
 from firth.nets.outputs.clusters import AdaptiveSoftmax, ClassSoftmax
+from firth.nets.outputs.negative import NegativeSampling
 from firth.nets.outputs.output import NoOutput, OutputLayer
 from firth.nets.outputs.sampled import ImportanceSampling, NoiseContrast
 from firth.nets.outputs.softmax import Direct, Softmax
@@ -45,6 +48,7 @@ _ENCODERS: dict[str, type[Encoder]] = {
     "cnn": Convolution,
     "rnn": Recurrent,
     "lstm": Lstm,
+    "bilstm": BidirectionalLstm,
     "transformer": Transformer,
 }
 _OUTPUTS: dict[str, type[OutputLayer]] = {
@@ -56,6 +60,7 @@ _OUTPUTS: dict[str, type[OutputLayer]] = {
     "tree": LearnedTree,
     "importance": ImportanceSampling,
     "nce": NoiseContrast,
+    "negative": NegativeSampling,
     "adaptive": AdaptiveSoftmax,
     "adaptive-tied": TiedAdaptiveSoftmax,
     "none": NoOutput,
@@ -166,9 +171,17 @@ class Network(nn.Module):
             mask.segment_ids, mask.is_reversed = batch.segment_ids, batch.is_reversed
         if batch.is_query:
             return self._query_states(batch, embedded, masks[0], positions)
-        made = [encoder(embedded, mask, positions) for mask, encoder in zip(masks, self._encoders(), strict=True)]
+        made = [
+            encoder(inputs, mask, positions)
+            for inputs, mask, encoder in zip(self.inputs(embedded), masks, self._encoders(), strict=True)
+        ]
         layers = [_concatenate(each) for each in zip(*(states for states, _ in made), strict=True)]
         return HiddenStates(layers, _concatenate([last for _, last in made]), positions)
+
+    def inputs(self, embedded: Tensor) -> Sequence[Tensor]:
+        """The token vectors that each encoder reads: all of them, or its part."""
+        count = self.recipe.directions
+        return embedded.chunk(count, -1) if self.recipe.embedding.per_direction else [embedded] * count
 
     def _query_states(
         self, batch: Batch, embedded: Tensor, mask: AttentionMask, positions: Tensor | None
@@ -240,7 +253,8 @@ class Network(nn.Module):
         mask = AttentionMask("causal", shape, None, attention_order, None, encoder_states)
         mask.drop_last, mask.reach, mask.source_keys = drop_last + add_query, self._reach, cache.source
         mask.ends_with_query = add_query
-        states, tensors = (self.decoder or self._encoders()[0]).decode_step(embedded, cache.tensors, mask)
+        inputs = embedded if self.decoder is not None else self.inputs(embedded)[0]
+        states, tensors = (self.decoder or self._encoders()[0]).decode_step(inputs, cache.tensors, mask)
         return states, KVCache(cache.length + ids.shape[1] - drop_last, tensors, mask.source_keys, side_ids)
 
     def _decode_segments(self, ids: Tensor, cache: KVCache, segment_ids: Tensor | None) -> tuple[Tensor, KVCache]:
@@ -294,12 +308,17 @@ def _concatenate(tensors: Sequence[Tensor]) -> Tensor:
 
 def make_encoder(recipe: NetRecipe) -> Encoder:
     """A new encoder of the recipe's kind."""
+    if recipe.encoder.kind == "lstm" and recipe.encoder.cross_width:
+        return AttentiveLstm(recipe)
     return _ENCODERS[recipe.encoder.kind](recipe)
 
 
-def make_decoder(recipe: NetRecipe) -> Transformer | None:
+def make_decoder(recipe: NetRecipe) -> Transformer | AttentiveLstm | None:
     """A new decoder that attends to the encoder's states, if the recipe has one."""
-    return None if recipe.decoder is None else Transformer(recipe, replace(recipe.decoder, cross_width=recipe.width))
+    if recipe.decoder is None:
+        return None
+    part = replace(recipe.decoder, cross_width=recipe.width)
+    return AttentiveLstm(recipe, part) if part.kind == "lstm" else Transformer(recipe, part)
 
 
 def make_decoder_embedding(recipe: NetRecipe, embedding: Embedding) -> Embedding | None:

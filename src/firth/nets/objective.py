@@ -51,6 +51,8 @@ class Objective(ABC):
     """Whether it has sequences of its own, which its head makes of the text (`ObjectiveHead.lay_out`)."""
     needs_output: ClassVar[bool] = True
     """Whether its loss uses the network's output layer."""
+    reads_both_sides: ClassVar[bool] = False
+    """Whether the output layer reads the states on both sides of a token (output.kind=negative)."""
     orders_attention: ClassVar[bool] = False
     """Whether its batches have an order of attention, which is the visibility of training; the recipe's is that of
     use."""
@@ -89,6 +91,11 @@ class Objective(ABC):
             raise RecipeError(
                 f"sequence.format=contiguous-pair is made for a permuted order, which {self.name} does not have: set "
                 "sequence.format=contiguous."
+            )
+        if self.needs_output and self.reads_both_sides != (recipe.output.kind == "negative"):
+            kinds = "negative" if self.reads_both_sides else "tied or full"
+            raise RecipeError(
+                f"{self.name} cannot be trained with output.kind={recipe.output.kind}: set output.kind={kinds}."
             )
         if self.needs_output and recipe.output.kind == "none":
             raise RecipeError(f"{self.name} predicts tokens, but output.kind is none: set output.kind=tied or full.")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from firth.errors import RecipeError
-from firth.nets.combination import check_combination
+from firth.nets.combination import check_combination, check_recurrent
 from firth.nets.objective import Objective, Visibility
 from firth.tokens.recipe import TokenizerRecipe
 
@@ -18,10 +18,11 @@ Format = Literal[
     "stream", "contiguous", "contiguous-pair", "sentences", "segment-pair", "sentence-pair", "full-sentences",
     "doc-sentences", "parallel",
 ]  # fmt: skip
-Kind = Literal["none", "window", "bilinear", "cnn", "rnn", "lstm", "transformer"]
+Kind = Literal["none", "window", "bilinear", "cnn", "rnn", "lstm", "bilstm", "transformer"]
 Output = Literal[
-    "full", "tied", "classes", "huffman", "tree", "importance", "nce", "adaptive", "adaptive-tied", "direct", "none"
-]
+    "full", "tied", "classes", "huffman", "tree", "importance", "nce", "negative", "adaptive", "adaptive-tied",
+    "direct", "none",
+]  # fmt: skip
 Activation = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh"]
 MAX_LENGTH = 100_000
 STREAMS = ("stream", "contiguous", "contiguous-pair")
@@ -50,15 +51,21 @@ class EmbeddingRecipe:
     scaled: bool = False
     """Multiply token vectors by the square root of their width; with sinusoidal positions they always are."""
     dropout: float = 0.0
+    variational_dropout: bool = False
+    """The same dropout mask at every token of a row (Gal and Ghahramani 2016)."""
+    token_dropout: float = 0.0
+    """Fraction of the vocabulary whose vectors are zero in a batch, wherever they occur (Gal and Ghahramani 2016)."""
     init: Literal["random", "vectors", "unit"] = "random"
     """Initial token vectors: normal with a standard deviation of 0.02, or of 1 (unit: T5); vectors: trained quickly by
     CBOW on the same text."""
+    per_direction: bool = False
+    """Recurrent, of two directions: each has vectors of its own, which are one half of the width (context2vec)."""
     own_decoder: bool = False
     """The decoder has positions and a normalisation of its own (BART); token vectors are always shared."""
 
     def __post_init__(self) -> None:
         _check(self, width=(1, 100_000), segments=(0, 100), languages=(0, 10_000), tasks=(0, 100))
-        _check_fraction(self, "dropout")
+        _check_fraction(self, "dropout", "token_dropout")
         if self.characters and self.init == "vectors":
             raise RecipeError("character-based embeddings have no table to initialise: set embedding.init=random.")
 
@@ -73,6 +80,8 @@ class EncoderRecipe:
     """Dimension of a hidden state, of each direction."""
     ffn_width: int = 3072
     """Transformer: width of the feed-forward layers. LSTM: number of cells, projected to `width`; 0: no projection."""
+    inner_width: int = 0
+    """Recurrent: dimension of the states of all layers but the last; 0: the same as that of the last."""
     heads: int = 12
     context: int = 0
     """Window, bilinear and each layer of a CNN: tokens on each visible side."""
@@ -109,6 +118,8 @@ class EncoderRecipe:
     attention_dropout: float = 0.1
     variational_dropout: bool = False
     """Recurrent: the same dropout mask at every step of a row (Gal and Ghahramani 2016)."""
+    output_dropout: float | None = None
+    """Recurrent: dropout of the last layer, whose states are kept without it, too; none: the same as between layers."""
     weight_drop: float = 0.0
     """LSTM: dropout of the recurrent weights (Merity et al. 2018)."""
     init: Literal["random", "adjacent", "fan-in"] = "random"
@@ -118,7 +129,8 @@ class EncoderRecipe:
     residual: bool = False
     """Recurrent: residual connections between layers (ELMo)."""
     cross_width: int = 0
-    """Transformer decoder: width of the encoder states that each layer attends to (Vaswani et al. 2017); 0: none."""
+    """Decoder: width of the encoder states that each layer of a Transformer attends to (Vaswani et al. 2017), or the
+    last of an LSTM (Luong et al. 2015); 0: none."""
 
     def __post_init__(self) -> None:
         _check(self, layers=(0, 1000), width=(1, 100_000), ffn_width=(0, 400_000), heads=(1, 1000), context=(0, 1000))
@@ -129,8 +141,12 @@ class EncoderRecipe:
             max_distance=(1, MAX_LENGTH),
             buckets=(4, 1000),
         )
+        _check(self, inner_width=(0, 100_000))
         _check_fraction(self, "dropout", "attention_dropout", "weight_drop")
-        if self.cross_width and self.kind != "transformer":
+        if self.output_dropout is not None:
+            _check_fraction(self, "output_dropout")
+        check_recurrent(self)
+        if self.cross_width and self.kind not in ("lstm", "transformer"):
             raise RecipeError(
                 f"a {self.kind} has no cross-attention: set encoder.cross_width=0 or encoder.kind=transformer."
             )
@@ -168,14 +184,15 @@ class OutputRecipe:
 
     kind: Output = "full"
     """Full softmax, with its own weights or the embedding's (tied), or the states themselves (direct); class-based; a
-    tree; sampled; adaptive; or none, for a network that predicts no tokens."""
+    tree; sampled (importance, nce; negative, for the states around a token); adaptive; or none, for a network that
+    predicts no tokens."""
     transform: bool = False
     """A dense layer before it, as in BERT."""
     bias: bool = True
     scaled: bool = False
     """Tied and full: divide states by the square root of their width first (T5)."""
     samples: int = 1000
-    """Importance sampling and noise contrast: samples of a step."""
+    """Importance sampling and noise contrast: samples of a step; negative sampling: samples of each prediction."""
     proposal: Literal["unigram", "bigram"] = "unigram"
     """The distribution of samples."""
 
@@ -251,7 +268,11 @@ class LearningRecipe:
     schedule: Literal["linear", "inverse-sqrt", "slanted", "cosine", "stable-decay", "constant"] = "linear"
     warmup: float = 0.06
     """Fraction of the steps in which the learning rate rises."""
+    layer_decay: float = 1.0
+    """Factor of the learning rate from each layer to the one below; the output layer has the whole rate (Howard and
+    Ruder 2018)."""
     weight_decay: float = 0.01
+    beta1: float = 0.9
     beta2: float = 0.98
     clip: float = 1.0
     """Maximal gradient norm; 0: no clipping."""
@@ -264,7 +285,9 @@ class LearningRecipe:
 
     def __post_init__(self) -> None:
         _check(self, batch=(1, 100_000_000), grad_accumulation=(1, 10_000), epochs=(1, 1_000_000), patience=(0, 10_000))
-        _check_fraction(self, "warmup", "weight_decay", "short_phase", "beta2")
+        _check_fraction(self, "warmup", "weight_decay", "short_phase", "beta1", "beta2")
+        if not 0 < self.layer_decay <= 1:
+            raise RecipeError(f"learning.layer_decay={self.layer_decay} must be above 0 and at most 1, such as 0.38.")
         if self.lr != "auto" and not 0 < self.lr <= 100:
             raise RecipeError(f"learning.lr={self.lr} must be above 0, such as 0.001, and at most 100.")
         if not 0 <= self.clip < math.inf:
@@ -288,7 +311,8 @@ class NetRecipe:
     sampling: SamplingRecipe = field(default_factory=SamplingRecipe)
     learning: LearningRecipe = field(default_factory=LearningRecipe)
     decoder: EncoderRecipe | None = None
-    """A causal Transformer that attends to the encoder's states of a source, and predicts (Vaswani et al. 2017)."""
+    """A causal Transformer, or an LSTM, that attends to the encoder's states of a source, and predicts (Vaswani et al.
+    2017)."""
     languages: tuple[str, ...] = ()
     """The names of the language embeddings."""
     language: str = ""
@@ -346,6 +370,11 @@ class NetRecipe:
     def directions(self) -> int:
         """The number of encoders, each with its own parameters."""
         return 2 if self.visibility == "forward+backward" else 1
+
+    @property
+    def input_width(self) -> int:
+        """Dimension of the token vectors that each encoder reads."""
+        return self.embedding.width // (self.directions if self.embedding.per_direction else 1)
 
     @property
     def width(self) -> int:

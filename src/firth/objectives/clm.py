@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -19,14 +20,33 @@ if TYPE_CHECKING:
 class CausalLM(Objective):
     """Each token is predicted from those before it (Bengio et al. 2003)."""
 
+    activation_penalty: float = 0.0
+    """Factor of the mean square of the last hidden states, after dropout (AR, Merity et al. 2018)."""
+    temporal_penalty: float = 0.0
+    """Factor of the mean square of the difference of the last states of adjacent tokens (TAR, same)."""
+
     name: ClassVar[str] = "clm"
     visibilities: ClassVar[tuple[Visibility, ...]] = ("causal",)
     predicts: ClassVar[Literal["next", "masked"] | None] = "next"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("activation_penalty", "temporal_penalty"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise RecipeError(f"{self.name}.{name}={getattr(self, name)} must be 0 or more, such as 1.")
+
+    def check(self, recipe: NetRecipe) -> None:
+        super().check(recipe)
+        if (self.activation_penalty or self.temporal_penalty) and recipe.encoder.kind not in ("rnn", "lstm"):
+            raise RecipeError(
+                f"{self.name}.activation_penalty and temporal_penalty are of recurrent states, not of a "
+                f"{recipe.encoder.kind}: set both to 0."
+            )
+
     def build(self, recipe: NetRecipe, vocabulary: Vocabulary, network: Network) -> ObjectiveHead:
         from firth.objectives.heads.clm import CausalLMHead
 
-        return CausalLMHead(self, recipe, vocabulary)
+        return CausalLMHead(self, recipe, vocabulary, self.activation_penalty, self.temporal_penalty)
 
     def model_type(self, recipe: NetRecipe) -> type[NetModel]:
         from firth.nets.causal import CausalNet, StreamNet
@@ -51,7 +71,7 @@ class Autoencoding(CausalLM):
     def build(self, recipe: NetRecipe, vocabulary: Vocabulary, network: Network) -> ObjectiveHead:
         from firth.objectives.heads.clm import AutoencodingHead
 
-        return AutoencodingHead(self, recipe, vocabulary)
+        return AutoencodingHead(self, recipe, vocabulary, self.activation_penalty, self.temporal_penalty)
 
     @property
     def predicted(self) -> float:

@@ -6,6 +6,7 @@ from firth.errors import RecipeError, near_miss
 from firth.nets.objective import Objective
 from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
+from firth.objectives.context import ContextWord
 from firth.objectives.denoising import Denoising
 from firth.objectives.dialogue import DialogueLM
 from firth.objectives.discourse import DiscourseRelation
@@ -51,6 +52,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         SentenceDistance,
         DiscourseRelation,
         Relevance,
+        ContextWord,
     )
 }
 

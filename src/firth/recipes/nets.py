@@ -58,10 +58,16 @@ def resize(recipe: NetRecipe, size: str) -> NetRecipe:
     if encoder.kind != "transformer":
         width = min(_OTHERS[size], encoder.width)
         inner = encoder.ffn_width * width // encoder.width
+        decoder = recipe.decoder
+        if decoder is not None:
+            decoder = replace(decoder, width=decoder.width * width // encoder.width, cross_width=0)
         return replace(
             recipe,
+            decoder=decoder,
             embedding=replace(embedding, width=min(width, embedding.width)),
-            encoder=replace(encoder, width=width, ffn_width=inner),
+            encoder=replace(
+                encoder, width=width, ffn_width=inner, inner_width=encoder.inner_width * width // encoder.width
+            ),
         )
     layers, width, heads = _TRANSFORMERS[size]
     scaled = replace(

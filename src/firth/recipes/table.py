@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from firth.errors import ArgumentError, near_miss
-from firth.recipes import counts, denoising, graphs, knowledge, nets, tokenizers, vectors
+from firth.recipes import counts, denoising, graphs, knowledge, nets, recurrent, tokenizers, vectors
 from firth.recipes.families import Recipe
 
-_FAMILIES = {"denoising": "nets", "knowledge": "nets", "graphs": "vectors"}  # of further files
+_FAMILIES = {"denoising": "nets", "knowledge": "nets", "recurrent": "nets", "graphs": "vectors"}  # of further files
 _SHORT_NAME = re.compile(r"([a-z]+)([0-9]{1,3})")
 
 
@@ -150,9 +150,15 @@ RECIPES: dict[str, RecipeEntry] = {
     "rnn": _entry(nets.rnn, 2010, "Mikolov et al., Recurrent Neural Network Based Language Model", "ffnn"),
     "lstm": _entry(nets.lstm, 2012, "Sundermeyer et al., LSTM Neural Networks for Language Modeling", "rnn"),
     "sa-lstm": _entry(nets.sa_lstm, 2015, "Dai and Le, Semi-supervised Sequence Learning", "lstm"),
+    "ulmfit": _entry(recurrent.ulmfit, 2018,
+        "Howard and Ruder, Universal Language Model Fine-tuning for Text Classification", "lstm"),
     "cnn-lm": _entry(nets.cnn_lm, 2017,
         "Dauphin et al., Language Modeling with Gated Convolutional Networks", "ffnn"),
+    "context2vec": _entry(recurrent.context2vec, 2016,
+        "Melamud et al., context2vec: Learning Generic Context Embedding with Bidirectional LSTM", "lstm", "cbow"),
     "transformer": _entry(nets.transformer, 2017, "Vaswani et al., Attention Is All You Need", "lstm"),
+    "cove": _entry(recurrent.cove, 2017,
+        "McCann et al., Learned in Translation: Contextualized Word Vectors", "lstm", "transformer"),
     "elmo": _entry(nets.elmo, 2018, "Peters et al., Deep Contextualized Word Representations", "lstm"),
     "gpt": _entry(nets.gpt, 2018,
         "Radford et al., Improving Language Understanding by Generative Pre-Training", "elmo"),

@@ -9,6 +9,8 @@ from torch import Tensor
 def pool(states: Tensor, groups: Tensor, count: int, pooling: str) -> Tensor:
     """(count, W): the pooled states of each group; zeros for an empty group. States are sorted by group.
 
+    concat has three times the width: the last state, the maximum and the mean (Howard and Ruder 2018, 3.3).
+
     >>> pool(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 0, 2]), 3, "mean").tolist()
     [[2.0], [0.0], [5.0]]
     """
@@ -16,8 +18,17 @@ def pool(states: Tensor, groups: Tensor, count: int, pooling: str) -> Tensor:
     if pooling in ("first", "last") and len(groups) == count and bool((sizes == 1).all()):
         return states
     padded, mask = pad_groups(states, groups, count)
-    if pooling == "max":
-        return padded.masked_fill(~mask[..., None], -torch.inf).amax(1).masked_fill(sizes[:, None] == 0, 0.0)
+    if pooling == "concat":
+        last = padded[torch.arange(count), (sizes - 1).clamp(min=0)]
+        return torch.cat([last, _maxima(padded, mask), _means(padded, sizes)], 1)
+    return _maxima(padded, mask) if pooling == "max" else _means(padded, sizes)
+
+
+def _maxima(padded: Tensor, mask: Tensor) -> Tensor:
+    return padded.masked_fill(~mask[..., None], -torch.inf).amax(1).masked_fill(~mask.any(1)[:, None], 0.0)
+
+
+def _means(padded: Tensor, sizes: Tensor) -> Tensor:
     return padded.sum(1) / sizes.clamp(min=1)[:, None]
 
 

@@ -14,6 +14,7 @@ from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng, drop
 from firth.nets.encoders.encoder import Encoder
 from firth.nets.network import HiddenStates, Vocabulary, make_encoder
+from firth.nets.norm import LayerNorm
 from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe
 from firth.nets.visibility import AttentionMask
 from firth.tasks.answer import StochasticAnswer
@@ -81,6 +82,23 @@ class HeadEncoder(nn.Module):
         return sum(encoder.flops(length) for encoder in self.encoders if isinstance(encoder, Encoder))
 
 
+class HiddenLayer(nn.Module):
+    """A layer with ReLU, normalised before and after (Howard and Ruder 2018, 3.3).
+
+    Layer normalisation replaces that of the paper by batches, with which predictions would depend on other examples.
+    """
+
+    def __init__(self, inputs: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.first_norm, self.dense, self.last_norm = LayerNorm(inputs), nn.Linear(inputs, width), LayerNorm(width)
+        self.dropout = dropout
+
+    def forward(self, pooled: Tensor, rng: DropoutRng | None) -> Tensor:
+        """(N, width)."""
+        found = torch.relu(self.dense(drop(self.first_norm(pooled), self.dropout, rng)))
+        return self.last_norm(found)  # type: ignore[no-any-return]
+
+
 class TaskHead(nn.Module):
     """Layer mix, optional encoder, pooler and linear classifier, or an answer network over both texts of a pair."""
 
@@ -88,6 +106,8 @@ class TaskHead(nn.Module):
         super().__init__()
         self.recipe = head = recipe.head
         width, layers = recipe.network.width, _layers(recipe.network)
+        if head.layers == "ends":
+            width += _entered(recipe.network)
         self.mix = ScalarMix(layers) if head.layers == "mix" else None
         self.mix_above = ScalarMix(layers) if self.mix and head.placement == "around" else None
         self.token_embedding = nn.Embedding(len(vocabulary), head.token_width) if head.token_width else None
@@ -102,8 +122,12 @@ class TaskHead(nn.Module):
         else:
             width += self.recipe.token_width
         self.answer = StochasticAnswer(width, outputs, head.turns, head.dropout) if head.answer == "san" else None
-        self.pooler = _linear(width, width) if pooled and head.pooler and self.answer is None else None
-        self.classifier = _linear(width, outputs) if self.answer is None else None
+        if pooled and head.pooling == "concat":
+            width *= 3
+        is_pooled = pooled and self.answer is None
+        self.pooler = _linear(width, width) if is_pooled and head.pooler else None
+        self.hidden = HiddenLayer(width, head.hidden, head.dropout) if is_pooled and head.hidden else None
+        self.classifier = _linear(head.hidden if self.hidden else width, outputs) if self.answer is None else None
 
     def _encoder(self, inputs: int) -> HeadEncoder | None:
         one = self.recipe
@@ -112,7 +136,8 @@ class TaskHead(nn.Module):
     @property
     def needs_all_positions(self) -> bool:
         """Whether the states of all positions are needed, and not only of the labelled ones."""
-        return self.mix is not None or self.encoder is not None or self.token_embedding is not None
+        has_parts = self.encoder is not None or self.token_embedding is not None
+        return has_parts or self.recipe.layers != "last"
 
     def flops(self, length: int) -> float:
         """Floating-point operations of the encoders in a forward pass for each token."""
@@ -138,8 +163,10 @@ class TaskHead(nn.Module):
         return found.flatten(0, 1).index_select(0, positions)
 
     def _mixed(self, mix: ScalarMix | None, states: HiddenStates, batch: Batch) -> Tensor:
-        """(batch, length, W): the last layer or the mix of all layers of its width."""
+        """(batch, length, W): the last layer, the mix of all layers of its width, or the first and the last."""
         last = states.layers[-1]
+        if self.recipe.layers == "ends":
+            return torch.cat([states.layers[0], last], -1)
         return last if mix is None else mix([one for one in states.layers if one.shape[-1] == last.shape[-1]])
 
     def pool(self, states: Tensor, groups: Tensor, count: int, rng: DropoutRng | None) -> Tensor:
@@ -147,6 +174,8 @@ class TaskHead(nn.Module):
         pooled = pool(states, groups, count, self.recipe.pooling)
         if self.pooler is not None:
             pooled = torch.tanh(self.pooler(pooled))
+        if self.hidden is not None:
+            pooled = self.hidden(pooled, rng)
         return self.score(pooled, rng)
 
     def score(self, states: Tensor, rng: DropoutRng | None) -> Tensor:
@@ -157,8 +186,15 @@ class TaskHead(nn.Module):
 
 def _layers(recipe: NetRecipe) -> int:
     """Number of layers with the width of the last one."""
-    entered = recipe.embedding.width if recipe.encoder.kind != "transformer" else recipe.encoder.width
-    return recipe.encoder.layers + (entered * recipe.directions == recipe.width)
+    encoder = recipe.encoder
+    between = encoder.layers - 1 if encoder.inner_width in (0, encoder.width) else 0
+    return between + 1 + (_entered(recipe) == recipe.width)
+
+
+def _entered(recipe: NetRecipe) -> int:
+    """Width of the first of the layers, the inputs of all encoders."""
+    inputs = recipe.input_width if recipe.encoder.kind != "transformer" else recipe.encoder.width
+    return inputs * recipe.directions
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:

@@ -18,9 +18,13 @@ from firth.tokens.recipe import TokenizerRecipe
 
 TaskName = Literal["classify", "pair", "tag", "span", "choice", "generate"]
 TASKS: tuple[TaskName, ...] = ("classify", "pair", "tag", "span", "choice", "generate")
-Strategy = Literal["full", "frozen", "features", "discriminative", "gradual"]
-STRATEGIES: tuple[Strategy, ...] = ("full", "frozen", "features", "discriminative", "gradual")
-Pooling = Literal["first", "last", "mean", "max"]
+Strategy = Literal["full", "frozen", "features", "discriminative", "gradual", "ulmfit"]
+STRATEGIES: tuple[Strategy, ...] = ("full", "frozen", "features", "discriminative", "gradual", "ulmfit")
+GRADUAL: tuple[Strategy, ...] = ("gradual", "ulmfit")
+"""Strategies that train one more layer in each epoch."""
+LAYERED: tuple[Strategy, ...] = ("discriminative", *GRADUAL)
+"""Strategies with lower rates in lower layers."""
+Pooling = Literal["first", "last", "mean", "max", "concat"]
 MANY = "many"
 """Several tasks in one run."""
 Mixing = Literal["size", "sqrt", "equal"]
@@ -63,8 +67,9 @@ def base_name(name: str) -> str:
 class HeadRecipe:
     """The layers between the hidden states of a network and the predictions."""
 
-    layers: Literal["last", "mix"] = "last"
-    """The last layer, or a trained weighted mean of all layers (ELMo)."""
+    layers: Literal["last", "mix", "ends"] = "last"
+    """The last layer, a trained weighted mean of all layers (ELMo), or the token vectors and the last layer,
+    concatenated (CoVe)."""
     encoder: Literal["none", "lstm", "cnn"] = "none"
     """An encoder over the hidden states: a bidirectional LSTM or a convolution."""
     width: int = 256
@@ -75,9 +80,11 @@ class HeadRecipe:
     """Where the network's hidden states enter: below the encoder, between two encoders (TagLM), or below and above
     (ELMo, input and output)."""
     pooling: Pooling = "first"
-    """classify, pair and choice: pooling of the states of a text."""
+    """classify, pair and choice: pooling of the states of a text; concat: last state, maximum and mean (ULMFiT)."""
     pooler: bool = True
     """A dense layer with tanh on the pooled state (BERT)."""
+    hidden: int = 0
+    """Width of a normalised layer with ReLU between the pooled state and the scores; 0: none (ULMFiT: 50)."""
     dropout: float = 0.1
     answer: Literal["pooled", "san", "text"] = "pooled"
     """classify and pair: labels by the pooled state; of pairs by a stochastic answer network over both texts (MT-DNN);
@@ -94,7 +101,8 @@ class HeadRecipe:
         for name in ("dropout", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise RecipeError(f"head.{name}={getattr(self, name)} must be from 0 to less than 1.")
-        for name, low, high in (("width", 2, 100_000), ("token_width", 0, 100_000), ("turns", 1, 100)):
+        sizes = (("width", 2, 100_000), ("token_width", 0, 100_000), ("turns", 1, 100), ("hidden", 0, 100_000))
+        for name, low, high in sizes:
             if not low <= getattr(self, name) <= high:
                 raise RecipeError(f"head.{name}={getattr(self, name)} must be from {low} to {high}.")
         if self.placement != "below" and (self.encoder == "none" or not self.token_width):
@@ -126,7 +134,7 @@ class TaskRecipe:
     """Columns of the fields of an example in files, as ROLE=NAME."""
     strategy: Strategy = "full"
     layer_decay: float = 0.95
-    """discriminative: factor of the learning rate from each layer to the one below."""
+    """discriminative, gradual, ulmfit: factor of the learning rate from each layer to the one below."""
     lm_weight: float = 0.0
     """Weight of the language model's loss added to the task's (GPT)."""
     symmetric: bool = False
@@ -169,6 +177,8 @@ class TaskRecipe:
         self._check_decoder()
         if self.task == "generate" and self.decoder is None and self.strategy in ("frozen", "features"):
             raise RecipeError("generate has no head to train: use --strategy=full, or give a --decoder.")
+        if self.task == "generate" and self.strategy == "ulmfit":
+            raise RecipeError("ulmfit trains a head first, and generate has none: use --strategy=gradual.")
         if self.head.answer == "san" and (self.task != "pair" or self.form == "number"):
             raise RecipeError("head.answer=san gives the labels of pairs of texts: leave it out for anything else.")
         if self.lm_weight and "next" not in self.network.predicts:

@@ -57,13 +57,13 @@ class Task(ObjectiveHead):
         """The input sequences of each example, with the labels if they are known."""
 
     def pooled_positions(self, built: BuiltSequence) -> Ints:
-        """The positions to pool: the first, the last, or all of the text."""
+        """The positions to pool: the first, the last, or all of the text; with its end if the last is among them."""
         if self.recipe.head.pooling == "first":
             return np.zeros(1, dtype=np.int64)
         begin, end = built.begins[0], max(one + size for one, size in zip(built.begins, built.lengths, strict=True))
         if self.recipe.head.pooling == "last" or begin >= end:
             return np.array([built.ids.size - 1])
-        return np.arange(begin, end)
+        return np.arange(begin, built.ids.size if self.recipe.head.pooling == "concat" else end)
 
     def outputs_per_example(self, sequences: int) -> int:
         """Number of score vectors for an example with that many sequences."""

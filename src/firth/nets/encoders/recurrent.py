@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from firth.nets.dropout import DropoutRng, drop
+from firth.nets.dropout import DropoutRng, drop, drop_steps
 from firth.nets.encoders import rnn_kernels
 from firth.nets.encoders.encoder import Encoder, EncoderOutput, StepOutput, select_positions
 from firth.nets.recipe import NetRecipe
@@ -70,7 +70,8 @@ class Recurrent(Encoder):
 
     Dropout is between layers and after the last, never between steps (Zaremba et al. 2014); variational dropout has one
     mask for all steps of a row. `weight_drop` drops recurrent weights, the same ones for a whole batch. The state is
-    reset to zero where a sequence begins. The first of the returned layers has the inputs in their own width.
+    reset to zero where a sequence begins. The first of the returned layers has the inputs in their own width. With
+    `output_dropout` the last of them is without dropout, and the last hidden states have it.
     """
 
     layer: type[SimpleLayer] = SimpleLayer
@@ -78,8 +79,9 @@ class Recurrent(Encoder):
 
     def __init__(self, recipe: NetRecipe) -> None:
         super().__init__(recipe)
-        inputs = [recipe.embedding.width] + [self.recipe.width] * (self.recipe.layers - 1)
-        self.layers = nn.ModuleList(self.layer(one, self.recipe.width, self._cells()) for one in inputs)
+        between = [self.recipe.inner_width or self.recipe.width] * (self.recipe.layers - 1)
+        shapes = zip([recipe.input_width, *between], [*between, self.recipe.width], strict=True)
+        self.layers = nn.ModuleList(self.layer(inputs, width, self._cells()) for inputs, width in shapes)
 
     def _cells(self) -> int:
         return 0
@@ -92,7 +94,10 @@ class Recurrent(Encoder):
         for one in read:
             one = one.transpose(0, 1)
             states.append(one.flip(1) if is_backward else one)
-        return states, select_positions(states[-1], positions)
+        last = states[-1]
+        if self.recipe.output_dropout is not None:
+            last = self._drop(last, self.recipe.output_dropout, mask.rng, steps=1)
+        return states, select_positions(last, positions)
 
     def decode_step(self, inputs: Tensor, cache: list[Tensor], mask: AttentionMask | None = None) -> StepOutput:
         states, cache = self._run(inputs.transpose(0, 1), cache, None, None)
@@ -109,15 +114,14 @@ class Recurrent(Encoder):
             made, new = layer(x, cache[number * self.cached : (number + 1) * self.cached], resets, recurrent)
             if self.recipe.residual and number:
                 made = made + x
-            x = self._drop(made, rng)
+            has_own = number == len(self.layers) - 1 and self.recipe.output_dropout is not None
+            x = made if has_own else self._drop(made, self.recipe.dropout, rng, steps=0)
             states.append(x)
             kept += new
         return states, kept
 
-    def _drop(self, states: Tensor, rng: DropoutRng | None) -> Tensor:
-        if rng is None or not self.recipe.variational_dropout or not self.recipe.dropout:
-            return drop(states, self.recipe.dropout, rng)
-        return states * rng.mask((1, *states.shape[1:]), self.recipe.dropout, states.dtype).to(states.device)
+    def _drop(self, states: Tensor, rate: float, rng: DropoutRng | None, steps: int) -> Tensor:
+        return drop_steps(states, rate, rng, steps) if self.recipe.variational_dropout else drop(states, rate, rng)
 
     def flops(self, length: int, predicted: float = 1.0) -> float:
         return sum(layer.flops() for layer in self.layers if isinstance(layer, SimpleLayer))

@@ -9,13 +9,33 @@ from torch import Tensor
 from firth.errors import RecipeError
 from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
-from firth.nets.network import HiddenStates, Network
+from firth.nets.network import HiddenStates, Network, Vocabulary
+from firth.nets.objective import Objective
+from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.head import ObjectiveHead
 from firth.objectives.sequences import Sequences
 
+_ACTIVATION, _TEMPORAL = "activation", "temporal"  # the names of penalties among the losses
+
 
 class CausalLMHead(ObjectiveHead):
-    """-log p(w[t + 1] | w[1..t]) at all positions of a sequence but the last; ends of sentences are tokens, too."""
+    """-log p(w[t + 1] | w[1..t]) at all positions of a sequence but the last; ends of sentences are tokens, too.
+
+    In training penalties may be added: the mean square of the elements of m * h[t], where m is the dropout mask, and of
+    h[t + 1] - h[t], without a mask (Merity et al. 2018, 4.6).
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        recipe: NetRecipe,
+        vocabulary: Vocabulary,
+        activation_penalty: float = 0.0,
+        temporal_penalty: float = 0.0,
+    ) -> None:
+        super().__init__(objective, recipe, vocabulary)
+        given = {_ACTIVATION: activation_penalty, _TEMPORAL: temporal_penalty}
+        self.penalties = {name: factor for name, factor in given.items() if factor}
 
     def positions(self, batch: Batch) -> Tensor:
         return positions_with_next(batch)
@@ -24,6 +44,24 @@ class CausalLMHead(ObjectiveHead):
         positions, ids = self.positions(batch), batch.ids.flatten()
         total = network.output.loss(states.at(positions), ids[positions + 1], ids[positions], rng)
         return Loss(total, len(positions))
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return super().counts(batch) | dict.fromkeys(self.penalties, self.count(batch))
+
+    def losses(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> dict[str, Loss]:
+        found = super().losses(network, states, batch, rng)
+        if rng is None:  # validation measures the predictions alone
+            return found
+        positions, raw = self.positions(batch), states.layers[-1].flatten(0, 1)
+        if _ACTIVATION in self.penalties:
+            found[_ACTIVATION] = Loss(states.at(positions).square().mean(1).sum(), len(positions))
+        if _TEMPORAL in self.penalties:
+            found[_TEMPORAL] = Loss((raw[positions + 1] - raw[positions]).square().mean(1).sum(), len(positions))
+        return found
+
+    def weights(self, progress: float) -> dict[str, float]:
+        own = super().weights(progress)
+        return own | {name: factor * own[self.name] for name, factor in self.penalties.items()}
 
 
 def positions_with_next(batch: Batch) -> Tensor:
