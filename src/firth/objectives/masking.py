@@ -67,7 +67,7 @@ class Masking:
             "last": self.rate,
             "mean span": sum(number * share for number, share in enumerate(lengths, 1)),
         }
-        if self.policy not in ("token", "basic"):
+        if self.policy not in ("token", "basic", "entity"):  # an entity of a gazetteer may end within a word
             found["whole words"] = 1.0
         if self.policy in COLUMNS:
             found[f"whole {COLUMNS[self.policy]}"] = 1.0
