@@ -61,6 +61,7 @@ _NETS = {
     "electra": f"{_BRIEF} {_TRANSFORMER}",
     "transformer-xl": f"{_BRIEF} {_TRANSFORMER} --set memory.length=16",
     "unilm": f"{_BRIEF} {_TRANSFORMER}",
+    "simcse": f"{_BRIEF} {_TRANSFORMER}",
     "xlnet": f"{_BRIEF} {_TRANSFORMER} --set memory.length=16",
 }
 _DECODER = "--set decoder.width=16 --set decoder.ffn_width=32 --set decoder.heads=2 --set decoder.layers=1"

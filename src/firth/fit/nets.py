@@ -110,6 +110,7 @@ def open_trainer(
     """A new or resumed run with its plan."""
     if recipe.learning.patience and run.valid is None:
         raise RecipeError("learning.patience waits for progress on held-out text: give some with --valid.")
+    resolve.require_dropout(recipe)
     costs = costs or TrainingCosts(vocabulary_of(tokenizer, store))
     vocabulary, valid = costs.vocabulary, run.open_valid(tokenizer, recipe_columns(recipe, run.gazetteer))
     settings = recipe_to_json(recipe)

@@ -162,7 +162,7 @@ def small_run_defaults(recipe: NetRecipe, settings: Sequence[str], planned: floa
     initialised by CBOW.
     """
     reasons, changes = [], list[str]()
-    if planned <= text:
+    if planned <= text and not any(objective.needs_dropout for objective in recipe.objectives):
         changes += [f"{name}=0" for name in _DROPOUTS if is_unset(settings, name) and _value(recipe, name)]
         reasons += ["no dropout, for there is less than one epoch"] if changes else []
     if _MIN_TEXT < planned < _MANY_TOKENS and text > _MIN_TEXT and can_init_embeddings(recipe, settings):
@@ -191,6 +191,16 @@ def vector_tokens(recipe: NetRecipe, costs: TrainingCosts, budget: Budget | None
     """The number of tokens for CBOW, which takes little of the time and few epochs."""
     planned = tokens_within(recipe, costs, budget, text)
     return round(min(_VECTOR_RATIO * planned, _VECTOR_EPOCHS * text))
+
+
+def require_dropout(recipe: NetRecipe) -> None:
+    """Raise `RecipeError` if an objective is trained by dropout, and there is none."""
+    for objective in recipe.objectives:
+        if objective.needs_dropout and not recipe.encoder.dropout and not recipe.embedding.dropout:
+            raise RecipeError(
+                f"{objective.name} compares two readings that differ by dropout, but encoder.dropout is 0: set "
+                "encoder.dropout=0.1."
+            )
 
 
 def without_dropout(recipe: NetRecipe) -> NetRecipe:

@@ -53,6 +53,10 @@ class Objective(ABC):
     """Whether its loss uses the network's output layer."""
     reads_both_sides: ClassVar[bool] = False
     """Whether the output layer reads the states on both sides of a token (output.kind=negative)."""
+    needs_dropout: ClassVar[bool] = False
+    """Whether it is trained by the differences that dropout makes."""
+    compares_sequences: ClassVar[bool] = False
+    """Whether the loss of a sequence depends on the others of its batch."""
     orders_attention: ClassVar[bool] = False
     """Whether its batches have an order of attention, which is the visibility of training; the recipe's is that of
     use."""

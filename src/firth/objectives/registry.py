@@ -7,6 +7,7 @@ from firth.nets.objective import Objective
 from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.context import ContextWord
+from firth.objectives.contrastive import Contrastive
 from firth.objectives.denoising import Denoising
 from firth.objectives.dialogue import DialogueLM
 from firth.objectives.discourse import DiscourseRelation
@@ -53,6 +54,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         DiscourseRelation,
         Relevance,
         ContextWord,
+        Contrastive,
     )
 }
 

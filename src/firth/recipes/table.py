@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from firth.errors import ArgumentError, near_miss
-from firth.recipes import counts, denoising, graphs, knowledge, nets, recurrent, tokenizers, vectors
+from firth.recipes import counts, denoising, graphs, knowledge, nets, recurrent, sentences, tokenizers, vectors
 from firth.recipes.families import Recipe
 
-_FAMILIES = {"denoising": "nets", "knowledge": "nets", "recurrent": "nets", "graphs": "vectors"}  # of further files
+_FAMILIES = {"graphs": "vectors"} | dict.fromkeys(("denoising", "knowledge", "recurrent", "sentences"), "nets")
+"""Of files that are not named after their family."""
 _SHORT_NAME = re.compile(r"([a-z]+)([0-9]{1,3})")
 
 
@@ -194,6 +195,9 @@ RECIPES: dict[str, RecipeEntry] = {
     "t5-1.1": _entry(denoising.t5_1_1, 2020, "Shazeer, GLU Variants Improve Transformer", "t5"),
     "mass": _entry(denoising.mass, 2019,
         "Song et al., MASS: Masked Sequence to Sequence Pre-training for Language Generation", "transformer", "xlm"),
+    "simcse": _entry(
+        sentences.simcse, 2021, "Gao et al., SimCSE: Simple Contrastive Learning of Sentence Embeddings", "bert"
+    ),
     "electra": _entry(nets.electra, 2020,
         "Clark et al., ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", "bert"),
 }
