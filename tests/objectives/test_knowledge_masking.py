@@ -70,7 +70,7 @@ def text() -> tuple[NetRecipe, TokenStore, Vocabulary]:
         read_corpus(documents),
         columns=make_columns(["phrases", "entities"]),
     )
-    recipe = override(resize(ernie(), "tiny"), ["learning.batch=4096"])
+    recipe = override(resize(ernie(), "tiny"), ["learning.batch=4096", "objectives=mlm+nsp"])
     assert isinstance(recipe, NetRecipe)
     return recipe, store, Vocabulary(tokenizer.vocabulary, np.ones(len(tokenizer), dtype=np.int64))
 
@@ -133,7 +133,7 @@ def test_batches_have_the_columns_of_their_tokens(text: tuple[NetRecipe, TokenSt
 
 def test_stages_are_equal_parts() -> None:
     assert ernie().stages == (0.0, 1 / 3, 2 / 3)
-    assert ernie().columns == ("phrases", "entities")
+    assert ernie().columns == ("phrases", "entities", "turns")
     one = Masking(stages=("word", "entity"))
     assert [one.at(progress).policy for progress in (0, 0.499, 0.5, 1)] == ["word", "word", "entity", "entity"]
     with pytest.raises(RecipeError, match=r"masking\.stages has 'words'"):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
 import torch
 
 from firth.errors import CorpusError
@@ -27,6 +28,8 @@ from firth.objectives.sequences import Integers, Sequences, StoredText
 from firth.progress import note
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import BOS
+
+NO_EXAMPLES = np.zeros(0, dtype=np.int64)
 
 
 def stored_text(store: TokenStore) -> StoredText:
@@ -130,7 +133,8 @@ def staged_batches(
     laid_out = [one for one in objectives if isinstance(one, LaidOutHead)]
     if not laid_out:
         return StagedSource({begin: Batches(recipe, store, objectives, seed, begin) for begin in recipe.stages})
-    found = {one.name: one.find(stored_text(store)) for one in laid_out}
+    told = {one.name for one in laid_out if set(one.objective.requires) <= store.columns.keys()}
+    found = {one.name: one.find(stored_text(store)) if one.name in told else NO_EXAMPLES for one in laid_out}
     others = [one for one in objectives if one not in laid_out]
     of_tokens = [one for one in others if not one.objective.needs_pairs]
     sizes = dict[str, int]()

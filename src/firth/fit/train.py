@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import singledispatch
 from pathlib import Path
@@ -208,7 +209,8 @@ def _load_finished(folder: Path, recipe: Recipe, settings: Sequence[str], size: 
     """The model of an earlier, finished run, if it had the same recipe."""
     artifact = open_artifact(folder)
     # The tokenizer's fields and unset ones were resolved by the run.
-    asked = {key: value for key, value in flatten(recipe_to_json(recipe)).items() if "tokenizer" not in key.split(".")}
+    asked = flatten(json.loads(json.dumps(recipe_to_json(recipe))))  # tuples become lists, as in the manifest
+    asked = {key: value for key, value in asked.items() if "tokenizer" not in key.split(".")}
     if isinstance(recipe, NetRecipe):
         asked = {key: value for key, value in asked.items() if key not in unset_fields(recipe, settings, size)}
     found = flatten(artifact.manifest.recipe)
