@@ -133,8 +133,8 @@ def staged_batches(
     laid_out = [one for one in objectives if isinstance(one, LaidOutHead)]
     if not laid_out:
         return StagedSource({begin: Batches(recipe, store, objectives, seed, begin) for begin in recipe.stages})
-    told = {one.name for one in laid_out if set(one.objective.requires) <= store.columns.keys()}
-    found = {one.name: one.find(stored_text(store)) if one.name in told else NO_EXAMPLES for one in laid_out}
+    known = {one.name for one in laid_out if set(one.objective.requires) <= store.columns.keys()}
+    found = {one.name: one.find(stored_text(store)) if one.name in known else NO_EXAMPLES for one in laid_out}
     others = [one for one in objectives if one not in laid_out]
     of_tokens = [one for one in others if not one.objective.needs_pairs]
     sizes = dict[str, int]()
