@@ -22,11 +22,11 @@ from tests.command import firth as command
 
 ENTITIES, RELATIONS, BATCH, NEGATIVES = 9, 3, 5, 4
 RECIPES = {
-    "l1": transe(),
-    "l2": replace(transe(), norm="l2"),
+    "l1": replace(transe(), loss="margin", margin=1.0),
+    "l2": replace(transe(), norm="l2", loss="margin", margin=1.0),
     "distmult": distmult(),
     "rotate": rotate(),
-    "logistic": replace(transe(), loss="adversarial", margin=2.0),
+    "logistic": replace(transe(), margin=2.0),
     "rotate-margin": replace(rotate(), loss="margin", margin=4.0),
 }
 TRIPLES = [(f"city {number}", "in", f"land {number % 4}") for number in range(24)]

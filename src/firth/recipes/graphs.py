@@ -14,9 +14,9 @@ def transe() -> GraphRecipe:
 
 def distmult() -> GraphRecipe:
     """A relation is a diagonal matrix between its head and its tail."""
-    return replace(transe(), scorer="distmult", loss="adversarial", margin=0.0, unit_entities=False)
+    return replace(transe(), scorer="distmult", margin=0.0)
 
 
 def rotate() -> GraphRecipe:
     """A relation is a rotation from its head to its tail in the complex plane."""
-    return replace(transe(), scorer="rotate", loss="adversarial", margin=9.0)
+    return replace(transe(), scorer="rotate", margin=9.0)

@@ -288,10 +288,10 @@ class GraphRecipe(VectorRecipe):
     """transe: of the difference."""
     dimension: int = 100
     """Of entities; rotate has half as many complex numbers."""
-    loss: Literal["margin", "adversarial"] = "margin"
-    """margin: ranks a triple above each negative one; adversarial: logistic, hard negatives weigh more (Sun et al.
-    2019)."""
-    margin: float = 1.0
+    loss: Literal["margin", "adversarial"] = "adversarial"
+    """margin: ranks a triple above each negative one (Bordes et al. 2013); adversarial: logistic, hard negatives weigh
+    more (Sun et al. 2019)."""
+    margin: float = 6.0
     temperature: float = 1.0
     """adversarial: of the weights of negatives; 0 gives all the same weight."""
     negatives: int = 32
