@@ -88,7 +88,7 @@ def test_bad_input_is_refused_in_one_sentence(home: Path, tmp_path: Path) -> Non
         assert message in outcome.err, outcome.err
     layer = firth("evaluate", home / "m", "words", pairs, "--layer", "1")
     assert layer.code == 2
-    assert "belongs to the suite retrieval" in layer.err
+    assert "belongs to the suites retrieval and sentences" in layer.err
 
 
 def test_a_model_without_languages_refuses_one(home: Path, tmp_path: Path) -> None:

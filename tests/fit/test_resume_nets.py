@@ -262,7 +262,7 @@ def test_a_model_is_adapted_to_other_text(tmp_path: Path) -> None:
 def test_adapting_keeps_the_network(tmp_path: Path) -> None:
     firth.train(small(), text(), out=tmp_path / "m", budget="1ktok", threads=1)
     with pytest.raises(RecipeError, match="not encoder"):
-        firth.adapt(tmp_path / "m", text(), out=tmp_path / "a", settings=["encoder.dropout=0.3"])
+        firth.adapt(tmp_path / "m", text(), out=tmp_path / "a", settings=["encoder.layers=3"])
     firth.train("unigram", text(), out=tmp_path / "u")
     with pytest.raises(BudgetError, match="leave budget and resume out"):
         firth.adapt(tmp_path / "u", text(), out=tmp_path / "b", budget="3s")

@@ -47,7 +47,7 @@ def small_net_recipe(name: str, tokens: int, length: int = 12) -> NetRecipe:
         recipe,
         embedding=replace(recipe.embedding, width=width, dropout=0.0),
         encoder=encoder,
-        decoder=None if recipe.decoder is None else encoder,
+        decoder=None if recipe.decoder is None else replace(recipe.decoder, width=width, ffn_width=inner, **still),
         sequence=replace(recipe.sequence, length=length),
     )
 

@@ -6,11 +6,12 @@ recipe = tokenizer x embedding x encoder x visibility x objectives x output laye
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from firth.errors import RecipeError
 from firth.nets.combination import check_combination, check_recurrent
+from firth.nets.field_checks import check_fractions, check_ranges
 from firth.nets.objective import Objective, Visibility
 from firth.tokens.recipe import TokenizerRecipe
 
@@ -64,8 +65,8 @@ class EmbeddingRecipe:
     """The decoder has positions and a normalisation of its own (BART); token vectors are always shared."""
 
     def __post_init__(self) -> None:
-        _check(self, width=(1, 100_000), segments=(0, 100), languages=(0, 10_000), tasks=(0, 100))
-        _check_fraction(self, "dropout", "token_dropout")
+        check_ranges(self, width=(1, 100_000), segments=(0, 100), languages=(0, 10_000), tasks=(0, 100))
+        check_fractions(self, "dropout", "token_dropout")
         if self.characters and self.init == "vectors":
             raise RecipeError("character-based embeddings have no table to initialise: set embedding.init=random.")
 
@@ -133,18 +134,20 @@ class EncoderRecipe:
     last of an LSTM (Luong et al. 2015); 0: none."""
 
     def __post_init__(self) -> None:
-        _check(self, layers=(0, 1000), width=(1, 100_000), ffn_width=(0, 400_000), heads=(1, 1000), context=(0, 1000))
-        _check(
+        check_ranges(
+            self, layers=(0, 1000), width=(1, 100_000), ffn_width=(0, 400_000), heads=(1, 1000), context=(0, 1000)
+        )
+        check_ranges(
             self,
             cross_width=(0, 200_000),
             clamp_length=(0, MAX_LENGTH),
             max_distance=(1, MAX_LENGTH),
             buckets=(4, 1000),
         )
-        _check(self, inner_width=(0, 100_000))
-        _check_fraction(self, "dropout", "attention_dropout", "weight_drop")
+        check_ranges(self, inner_width=(0, 100_000))
+        check_fractions(self, "dropout", "attention_dropout", "weight_drop")
         if self.output_dropout is not None:
-            _check_fraction(self, "output_dropout")
+            check_fractions(self, "output_dropout")
         check_recurrent(self)
         if self.cross_width and self.kind not in ("lstm", "transformer"):
             raise RecipeError(
@@ -197,7 +200,7 @@ class OutputRecipe:
     """The distribution of samples."""
 
     def __post_init__(self) -> None:
-        _check(self, samples=(1, 1_000_000))
+        check_ranges(self, samples=(1, 1_000_000))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +220,7 @@ class SequenceRecipe:
     """Format contiguous-pair: half of the rows read their text backwards, with negative distances."""
 
     def __post_init__(self) -> None:
-        _check(self, length=(4, MAX_LENGTH))
+        check_ranges(self, length=(4, MAX_LENGTH))
         if not 0 < self.reused < 1:
             raise RecipeError(f"sequence.reused={self.reused} must be above 0 and below 1, such as 0.5.")
         if self.reversed and self.format != "contiguous-pair":
@@ -234,7 +237,7 @@ class MemoryRecipe:
     """Every token attends to `length` tokens, itself included, wherever it is in its segment."""
 
     def __post_init__(self) -> None:
-        _check(self, length=(0, MAX_LENGTH))
+        check_ranges(self, length=(0, MAX_LENGTH))
         if self.same_length and not self.length:
             raise RecipeError("memory.same_length needs a memory: set memory.length=128, say.")
 
@@ -284,8 +287,10 @@ class LearningRecipe:
     """Validations without progress before early stopping; 0: never."""
 
     def __post_init__(self) -> None:
-        _check(self, batch=(1, 100_000_000), grad_accumulation=(1, 10_000), epochs=(1, 1_000_000), patience=(0, 10_000))
-        _check_fraction(self, "warmup", "weight_decay", "short_phase", "beta1", "beta2")
+        check_ranges(
+            self, batch=(1, 100_000_000), grad_accumulation=(1, 10_000), epochs=(1, 1_000_000), patience=(0, 10_000)
+        )
+        check_fractions(self, "warmup", "weight_decay", "short_phase", "beta1", "beta2")
         if not 0 < self.layer_decay <= 1:
             raise RecipeError(f"learning.layer_decay={self.layer_decay} must be above 0 and at most 1, such as 0.38.")
         if self.lr != "auto" and not 0 < self.lr <= 100:
@@ -385,22 +390,3 @@ class NetRecipe:
     def with_tokenizer(self, tokenizer: TokenizerRecipe) -> NetRecipe:
         """The same with another tokenizer."""
         return replace(self, tokenizer=tokenizer)
-
-
-def _check(recipe: Any, **ranges: tuple[int, int]) -> None:
-    for name, (low, high) in ranges.items():
-        value = getattr(recipe, name)
-        if not low <= value <= high:
-            raise RecipeError(f"{_field_of(recipe)}.{name}={value} must be from {low} to {high}.")
-
-
-def _check_fraction(recipe: Any, *names: str) -> None:
-    for name in names:
-        value = getattr(recipe, name)
-        if not 0 <= value < 1:
-            raise RecipeError(f"{_field_of(recipe)}.{name}={value} must be from 0 to 1.")
-
-
-def _field_of(recipe: Any) -> str:
-    """The field of `NetRecipe` that has parts of this type."""
-    return next((one.name for one in fields(NetRecipe) if one.name in type(recipe).__name__.lower()), "recipe")

@@ -123,7 +123,9 @@ def _objectives_from_json(data: Any, where: str) -> tuple[Objective, ...]:
         return ()
     if not isinstance(data, dict) or not data.keys() <= OBJECTIVES.keys():
         raise ArtifactError(f"{where} is {data!r:.80}, not objectives of this Firth: upgrade it to read the recipe.")
-    return tuple(_from_json(OBJECTIVES[name], fields, f"{where}.{name}") for name, fields in data.items())
+    # Manifests sort names; recipes have them in the order of the registry.
+    named = {name: kind for name, kind in OBJECTIVES.items() if name in data}
+    return tuple(_from_json(kind, data[name], f"{where}.{name}") for name, kind in named.items())
 
 
 def _tasks_from_json(data: Any, shared: dict[str, Any], where: str) -> tuple[NamedTask, ...]:

@@ -86,7 +86,7 @@ def read_triples(*paths: str | Path, encoding: str | None = None) -> Corpus:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "g.tsv").write_text("head\\trelation\\ttail\\nnew york\\tin\\tusa\\n")
     ...     [document.sentences for document in read_triples(Path(folder, "g.tsv"))]
-    [['new▁york', 'in', 'usa']]
+    [('new▁york', 'in', 'usa')]
     """
     inputs = triple_inputs(*paths, encoding=encoding)
     corpus = Corpus(tuple(inputs), "lines", segmenter=make_segmenter())

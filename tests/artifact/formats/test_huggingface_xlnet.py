@@ -214,7 +214,7 @@ def test_models_of_transformers_are_imported_and_exported(tmp_path: Path) -> Non
         ({"same_length": True}, "same_length=True"),
         ({"bi_data": True}, "bi_data=True"),
         ({"untie_r": False}, "untie_r=False"),
-        ({"ff_activation": "silu"}, "ff_activation='silu'"),
+        ({"ff_activation": "mish"}, "ff_activation='mish'"),
         ({"clamp_len": "far"}, "clamp_len='far'"),
         ({"mem_len": -3}, "memory.length=-3"),
         ({"n_head": 3}, "multiple of encoder.heads=3"),

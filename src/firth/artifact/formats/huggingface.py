@@ -9,18 +9,26 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from firth.artifact.card import huggingface_card
 from firth.artifact.formats.huggingface_config import stored_recipe
 from firth.artifact.formats.huggingface_family import Config, SecondModel, Tensors
+from firth.artifact.formats.huggingface_files import (
+    WEIGHTS,
+    combined_digest,
+    find_weights,
+    read_config,
+    read_json,
+    read_small,
+    read_tensors,
+    read_tokenizer,
+)
 from firth.artifact.formats.huggingface_registry import (
     MODEL_TYPES,
     model_type_for,
@@ -29,7 +37,7 @@ from firth.artifact.formats.huggingface_registry import (
     split_second,
 )
 from firth.artifact.formats.huggingface_tasks import HfTaskHead, split_head, task_recipe_of, task_to_huggingface
-from firth.artifact.formats.huggingface_tokenizer import export_tokenizer, import_tokenizer, wordpiece_json
+from firth.artifact.formats.huggingface_tokenizer import export_tokenizer, import_tokenizer
 from firth.artifact.formats.huggingface_weights import (
     ImportedWeights,
     drop_absent_tokens,
@@ -42,9 +50,9 @@ from firth.artifact.formats.huggingface_weights import (
 from firth.artifact.manifest import parse_json
 from firth.artifact.models import save_imported
 from firth.artifact.restore import restore
-from firth.artifact.tensors import read_errors, read_header, write_tensors
+from firth.artifact.tensors import read_errors, write_tensors
 from firth.errors import AbilityError, ArtifactError, RecipeError
-from firth.files import digest_file, new_folder
+from firth.files import new_folder
 from firth.lm.language_model import UnknownWordModel
 from firth.nets.model import NetModel
 from firth.nets.recipe import NetRecipe
@@ -60,11 +68,6 @@ __all__ = ["export_huggingface", "from_huggingface", "import_huggingface", "read
 
 Report = dict[str, Any]
 _LAYOUT = "firth_layout"  # key of config.json, if sentences are not lines; other programs ignore it
-_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
-_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
-_MAX_SIZE = {"tokenizer.json": 512 << 20, "vocab.txt": 64 << 20, _INDEX: 64 << 20}
-_SHARD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\.safetensors")
-_MAX_OTHER_SIZE = 16 << 20  # bytes of config.json and the like
 _POOLINGS = {"mean": "whole", "pooling_mode_mean_tokens": "whole", "cls": "first", "pooling_mode_cls_token": "first"}
 """Poolings of sentence-transformers -> those of `firth embed`."""
 _PIPELINES = {
@@ -173,7 +176,7 @@ def _fill_folder(folder: Path, config: Config, tensors: Tensors, files: Config, 
     readme = huggingface_card(card, architecture, _pipeline(config))
     (folder / "README.md").write_text(readme, encoding="utf-8")
     arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
-    write_tensors(folder / _WEIGHTS, arrays, metadata={"format": "pt"})
+    write_tensors(folder / WEIGHTS, arrays, metadata={"format": "pt"})
 
 
 def _pipeline(config: Config) -> str:
@@ -221,7 +224,7 @@ def read_huggingface(path: Path, task: str | None = None) -> ImportedModel:
     A model is joined with a second one in a folder in its own, if its family has such.
     """
     found = _read_one(path, task)
-    config = _read_json(path / "config.json", required=True)
+    config = read_json(path / "config.json", required=True)
     family, first = model_type_of(config), found.recipe
     folder = path / family.second_folder
     if not isinstance(first, NetRecipe) or not family.can_join(first) or not folder.is_dir():
@@ -241,9 +244,9 @@ def _read_one(path: Path, task: str | None = None) -> ImportedModel:
         if not path.is_dir():
             what = "is a file" if path.exists() else "does not exist"
             raise ArtifactError(f"{path} {what}: give the folder that save_pretrained wrote, with its config.json.")
-    config, files = _read_config(path), _find_weights(path)
-    settings = _read_json(path / "special_tokens_map.json") | _read_json(path / "tokenizer_config.json")
-    tensors, tokenizer_data, sentences = _read_tensors(files), _read_tokenizer(path, settings), _read_sentences(path)
+    config, files = read_config(path), find_weights(path)
+    settings = read_json(path / "special_tokens_map.json") | read_json(path / "tokenizer_config.json")
+    tensors, tokenizer_data, sentences = read_tensors(files), read_tokenizer(path, settings), _read_sentences(path)
     head, tensors = split_head(config, tensors, task)
     weights = from_huggingface(config, tensors)
     if sentences is not None and sentences.length is not None:
@@ -270,7 +273,7 @@ def _read_one(path: Path, task: str | None = None) -> ImportedModel:
     arrays["counts"] = np.zeros(len(tokenizer), dtype=np.int64)  # unknown
     arrays["spelling"] = UnknownWordModel.train(tokenizer.vocabulary[MASK + 1 :]).counts
     layout: Layout = config[_LAYOUT] if config.get(_LAYOUT) in LAYOUTS else "lines"
-    return ImportedModel(recipe, tokenizer, arrays, report, _digest(files), layout)
+    return ImportedModel(recipe, tokenizer, arrays, report, combined_digest(files), layout)
 
 
 def _with_tokenizer(recipe: NetRecipe, tokenizer: Tokenizer) -> NetRecipe:
@@ -300,104 +303,18 @@ def _remarks(head: HfTaskHead | None, weights: ImportedWeights, sentences: Sente
     return report
 
 
-def _digest(files: Iterable[Path]) -> str:
-    """The SHA-256 of a file, or of the digests of several."""
-    digests = [digest_file(file) for file in files]
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-
-
-def _read(path: Path) -> bytes:
-    limit = _MAX_SIZE.get(path.name, _MAX_OTHER_SIZE)
-    with read_errors(path):
-        if not path.is_file():
-            raise ArtifactError(f"{path} is missing: give the folder that save_pretrained wrote.")
-        if path.stat().st_size > limit:
-            raise ArtifactError(f"{path} is larger than {limit} bytes: give the folder that save_pretrained wrote.")
-        return path.read_bytes()
-
-
-def _read_json(path: Path, required: bool = False) -> Config:
-    if not required and not path.exists():
-        return {}
-    found = parse_json(_read(path), path)
-    if not isinstance(found, dict):
-        raise ArtifactError(f"{path} holds no JSON object: give the folder that save_pretrained wrote.")
-    return found
-
-
-def _read_config(folder: Path) -> Config:
-    """config.json with the ids of special tokens that new versions of transformers put in another file."""
-    generation = _read_json(folder / "generation_config.json")
-    ids = {key: value for key, value in generation.items() if key.endswith("_token_id")}
-    return ids | _read_json(folder / "config.json", required=True)
-
-
 def _read_sentences(folder: Path) -> SentencePooling | None:
     """The settings of sentence-transformers; None if `firth embed` does not support them."""
     if not (folder / "modules.json").exists():
         return None
-    modules = parse_json(_read(folder / "modules.json"), folder / "modules.json")
+    modules = parse_json(read_small(folder / "modules.json"), folder / "modules.json")
     found = [one for one in modules if isinstance(one, dict)] if isinstance(modules, list) else []
     kinds = {str(one.get("type")).rpartition(".")[2]: str(one.get("path")) for one in found}
     path = kinds.get("Pooling", "")
     if not kinds.keys() <= {"Transformer", "Pooling", "Normalize"} or not re.fullmatch(r"\d{1,9}_Pooling", path):
         return None
-    settings = _read_json(folder / path / "config.json")
+    settings = read_json(folder / path / "config.json")
     modes = [name for name, value in settings.items() if value is True and name.startswith("pooling_mode_")]
     pooling = _POOLINGS.get(modes[0] if len(modes) == 1 else str(settings.get("pooling_mode")))
-    length = _read_json(folder / "sentence_bert_config.json").get("max_seq_length")
+    length = read_json(folder / "sentence_bert_config.json").get("max_seq_length")
     return SentencePooling(pooling, "Normalize" in kinds, length if type(length) is int else None) if pooling else None
-
-
-def _find_weights(folder: Path) -> dict[Path, set[str] | None]:
-    """The safetensors files of the weights; if there are several, with the names of the tensors in each."""
-    if (folder / _WEIGHTS).exists():
-        return {folder / _WEIGHTS: None}
-    index = folder / _INDEX
-    if index.exists():
-        found = _read_json(index, required=True).get("weight_map")
-        if not isinstance(found, dict) or not found or not all(isinstance(name, str) for name in found.values()):
-            raise ArtifactError(f"{index} has no weight_map of tensors and files: save the model again.")
-        names = sorted(set(found.values()))
-        if not all(_SHARD.fullmatch(name) for name in names):
-            raise ArtifactError(f"{index} names files that are no shards beside it: save the model again.")
-        return {folder / name: {tensor for tensor, file in found.items() if file == name} for name in names}
-    pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
-    if pickles:
-        raise ArtifactError(
-            f"{folder} has its weights in {pickles[0]}, a pickle, which could run any code and is not opened: "
-            "load it with transformers if you trust it, and save_pretrained writes model.safetensors."
-        )
-    raise ArtifactError(f"{folder} has no {_WEIGHTS}: give the folder that save_pretrained wrote.")
-
-
-def _read_tensors(files: Mapping[Path, set[str] | None]) -> Tensors:
-    """The tensors of all files, memory-mapped."""
-    tensors: Tensors = {}
-    for path, wanted in files.items():
-        names = {tensor.name for tensor in read_header(path)}
-        if wanted is not None and names != wanted:
-            raise ArtifactError(f"{path} does not hold the tensors that {_INDEX} lists: save the model again.")
-        try:
-            tensors |= load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise ArtifactError(f"{path} cannot be read ({error}): copy it again.") from None
-    return tensors
-
-
-def _read_tokenizer(folder: Path, settings: Config) -> bytes:
-    path = folder / "vocab.txt"
-    if (folder / "tokenizer.json").exists():
-        return _read(folder / "tokenizer.json")
-    if not path.exists() and (pieces := sorted(folder.glob("*.spm"))):
-        raise ArtifactError(
-            f"{folder} has its tokenizer in {pieces[0].name}, which Firth cannot read: write it as tokenizer.json with "
-            "the tokenizers library."
-        )
-    if not path.exists():
-        raise ArtifactError(f"{folder} has no tokenizer.json: save it with AutoTokenizer and save_pretrained.")
-    try:
-        lines = _read(path).decode().split("\n")
-    except UnicodeDecodeError:
-        raise ArtifactError(f"{path} is not UTF-8: copy it again.") from None
-    return wordpiece_json([line.removesuffix("\r") for line in lines if line], settings)
