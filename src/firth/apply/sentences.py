@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from firth.apply.embed import require_embeds, text_vectors
 from firth.apply.score import file_lines
 from firth.arguments import require_strings
@@ -22,11 +24,10 @@ class SentenceIndex:
 
     def __init__(self, model: Any, texts: Iterable[str], **options: Any) -> None:
         """`options` are those of `NetModel.embed`. A text that occurs several times is kept once, blank ones never."""
-        import numpy as np
-
         self.model, self.options = require_embeds(model), options
         given = require_strings(texts, "texts", "search")
         self.texts = list(dict.fromkeys(text.strip() for text in given if text.strip()))
+        self._rows = {text: row for row, text in enumerate(self.texts)}
         if not self.texts:
             raise CorpusError("there is no text to search among: give one on each line.")
         parts = [self._embed(self.texts[begin : begin + _EMBEDDED]) for begin in range(0, len(self.texts), _EMBEDDED)]
@@ -44,8 +45,8 @@ class SentenceIndex:
         """The texts nearest to a query, which is not one of them, and their cosines, nearest first."""
         (vector,) = self._embed([query])
         search = self.approximate if approximate else self.exact
-        own = [row for row, text in enumerate(self.texts) if text == query.strip()]
-        return [(self.texts[row], score) for row, score in search.nearest(vector, count, own)]
+        own = self._rows.get(query.strip())
+        return [(self.texts[row], score) for row, score in search.nearest(vector, count, [] if own is None else [own])]
 
 
 def index_file(model: Any, path: Path, encoding: str | None = None, **options: Any) -> SentenceIndex:

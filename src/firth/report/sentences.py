@@ -8,7 +8,6 @@ belong together; a file alone is cross-validated.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from firth.apply.embed import require_embeds, text_vectors
 from firth.errors import ArgumentError, CorpusError
 from firth.metrics.measure import measure
 from firth.progress import progress
-from firth.report.suites import WILSON, wilson
+from firth.report.suites import WILSON, fit_predict, wilson
 from firth.tasks.examples import TextExample, numeric_labels
 from firth.tasks.readers.reader import parse_columns, read_task
 from firth.text.files import find_files
@@ -217,23 +216,6 @@ def best_strength(vectors: Vectors, labels: npt.NDArray[Any]) -> float:
         for one in _STRENGTHS
     ]
     return _STRENGTHS[int(np.argmax(accuracies))]
-
-
-def fit_predict(vectors: Vectors, labels: npt.NDArray[Any], tested: Vectors, strength: float) -> npt.NDArray[Any]:
-    """The predictions of a logistic regression on standardised features."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    scaler = StandardScaler(with_mean=isinstance(vectors, np.ndarray))
-    classifier = make_pipeline(scaler, LogisticRegression(C=strength, max_iter=200))
-    with warnings.catch_warnings(), threadpool_limits(limits=1, user_api="blas"):  # the same bits on any machine
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        classifier.fit(vectors, labels)
-        predicted: npt.NDArray[Any] = classifier.predict(tested)
-    return predicted
 
 
 def _compare(given: SentenceSet, embedder: _Embedder) -> dict[str, Any]:

@@ -196,11 +196,11 @@ def evaluate_probe(model: Any, files: Sequence[Path]) -> dict[str, Any]:
     vectors = embedder.embed(train_texts)
     if test:
         gold = np.array(test[0][0])
-        predicted = _fit_predict(vectors, labels, embedder.embed(test[0][1]))
+        predicted = fit_predict(vectors, labels, embedder.embed(test[0][1]))
     else:
         gold, predicted = labels, np.empty_like(labels)
         for train, held_out in StratifiedKFold(_FOLDS, shuffle=True, random_state=0).split(labels, labels):
-            predicted[held_out] = _fit_predict(vectors[train], labels[train], vectors[held_out])
+            predicted[held_out] = fit_predict(vectors[train], labels[train], vectors[held_out])
     correct = int((predicted == gold).sum())
     return {
         "accuracy": correct / len(gold),
@@ -215,8 +215,8 @@ def evaluate_probe(model: Any, files: Sequence[Path]) -> dict[str, Any]:
     }
 
 
-def _fit_predict(vectors: Any, labels: npt.NDArray[Any], tested: Any) -> npt.NDArray[Any]:
-    """The predictions of a logistic regression on standardised features."""
+def fit_predict(vectors: Any, labels: npt.NDArray[Any], tested: Any, strength: float = 1.0) -> npt.NDArray[Any]:
+    """The predictions of a logistic regression on standardised features; `strength` is the inverse of its penalty."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -224,7 +224,7 @@ def _fit_predict(vectors: Any, labels: npt.NDArray[Any], tested: Any) -> npt.NDA
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     is_dense = isinstance(vectors, np.ndarray)
-    classifier = make_pipeline(StandardScaler(with_mean=is_dense), LogisticRegression(max_iter=300))
+    classifier = make_pipeline(StandardScaler(with_mean=is_dense), LogisticRegression(C=strength, max_iter=300))
     with warnings.catch_warnings(), threadpool_limits(limits=1, user_api="blas"):  # the same bits on any machine
         warnings.simplefilter("ignore", ConvergenceWarning)  # a nearly converged probe is good enough
         classifier.fit(vectors, labels)

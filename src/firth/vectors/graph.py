@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -51,8 +52,6 @@ def train_graph(recipe: GraphRecipe, job: VectorJob) -> VectorResult:
         trainer.plan = TrainingPlan.restored(checkpoint) if checkpoint else trainer.make_plan(job)
         if checkpoint is not None:
             trainer.restore(*checkpoint)
-        else:
-            trainer.began = began
         trainer.train()
     metrics = {
         "loss": trainer.state.losses[-1],
@@ -134,6 +133,7 @@ class GraphTrainer(Trainer):
         self.known = TripleSet(*map(len, (graph.entity_rows, graph.relation_rows, graph.triples)))
         self.known.add(graph.triples)
         self.head_shares = graph.head_shares if recipe.sides == "bernoulli" else np.full(sizes[1][0], 0.5, np.float32)
+        self._order = lru_cache(maxsize=2)(self._shuffle)
         self.epoch_steps = -(-len(graph.triples) // recipe.batch)
 
     def make_plan(self, job: VectorJob) -> TrainingPlan:
@@ -230,13 +230,8 @@ class GraphTrainer(Trainer):
         cuts = np.linspace(0, size, self.threads + 1).astype(np.int64).tolist()
         list(self.pool.map(work, cuts[:-1], cuts[1:]))
 
-    def _order(self, epoch: int) -> npt.NDArray[np.int64]:
-        if self._ordered[0] != epoch:
-            rng = np.random.default_rng((self.seed, epoch + 1))
-            self._ordered = epoch, rng.permutation(len(self.graph.triples))
-        return self._ordered[1]
-
-    _ordered: tuple[int, npt.NDArray[np.int64]] = (-1, np.zeros(0, dtype=np.int64))
+    def _shuffle(self, epoch: int) -> npt.NDArray[np.int64]:
+        return np.random.default_rng((self.seed, epoch + 1)).permutation(len(self.graph.triples))
 
     def arrays(self) -> Arrays:
         """The rows and the sums of squared gradients."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,9 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from firth.artifact.formats import export_model
+from firth.artifact.formats.huggingface import read_model
 from firth.artifact.formats.huggingface_config import MODEL_TYPES
+from firth.errors import ArtifactError
 from firth.fit.loop import TrainingModule
 from firth.lm.language_model import UnknownWordModel
 from firth.nets.model import NetModel
@@ -190,3 +194,15 @@ def their_folder(kind: str, folder: Path, **settings: Any) -> tuple[Any, Any]:
     model = foreign(kind, folder, len(tokenizer), **settings)
     tokenizer.save_pretrained(folder)
     return model, tokenizer
+
+
+def assert_refused_with(folder: Path, message: str, tensors: dict[str, Any] | None = None, **changes: Any) -> None:
+    """A copy of a folder with other tensors, or other values in config.json, is refused with this message."""
+    copy = Path(shutil.copytree(folder, folder.parent / "copy"))
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | changes))
+    if tensors:
+        save_file(load_file(copy / "model.safetensors") | tensors, copy / "model.safetensors")
+    with pytest.raises(ArtifactError, match=message):
+        read_model(copy)
+    shutil.rmtree(copy)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from firth.artifact.formats import import_model
 from firth.artifact.formats.huggingface import read_model
 from firth.artifact.formats.huggingface_registry import model_type_for
 from firth.artifact.models import load
-from firth.errors import AbilityError, ArtifactError
+from firth.errors import AbilityError
 from firth.fit.adapt import adapt
 from firth.nets.batch import Batch
 from firth.nets.recipe import NetRecipe
@@ -32,6 +31,7 @@ from firth.tokens.special_tokens import PairFormat
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK
 from tests.artifact.formats.small_transformers import (
     TEXTS,
+    assert_refused_with,
     equal,
     load_theirs,
     model_of,
@@ -344,15 +344,7 @@ def test_a_foreign_format_is_not_trained_further(tmp_path: Path) -> None:
 def test_invalid_folders_are_refused(tmp_path: Path) -> None:
     their_folder(tmp_path / "theirs")
 
-    def refused(message: str, tensors: dict[str, Any] | None = None, **changes: Any) -> None:
-        folder = Path(shutil.copytree(tmp_path / "theirs", tmp_path / "copy"))
-        config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(config | changes))
-        if tensors:
-            save_file(load_file(folder / "model.safetensors") | tensors, folder / "model.safetensors")
-        with pytest.raises(ArtifactError, match=message):
-            read_model(folder)
-        shutil.rmtree(folder)
+    refused = partial(assert_refused_with, tmp_path / "theirs")
 
     refused("scale_embedding=False", scale_embedding=False)
     refused("another vocabulary for the decoder", decoder_vocab_size=7)

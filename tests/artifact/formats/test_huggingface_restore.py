@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from firth.artifact.formats import import_model
 from firth.artifact.formats.huggingface import read_model
@@ -30,6 +28,7 @@ from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK
 from tests.artifact.formats.small_transformers import (
     SENTINELS,
     TEXTS,
+    assert_refused_with,
     equal,
     load_theirs,
     model_of,
@@ -411,15 +410,7 @@ def test_the_encoder_of_t5_alone_is_read_and_written(tmp_path: Path) -> None:
 def test_invalid_folders_are_refused(name: str, tmp_path: Path) -> None:
     their_folder(name, tmp_path / "theirs")
 
-    def refused(message: str, tensors: dict[str, Any] | None = None, **changes: Any) -> None:
-        folder = Path(shutil.copytree(tmp_path / "theirs", tmp_path / "copy"))
-        config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(config | changes))
-        if tensors:
-            save_file(load_file(folder / "model.safetensors") | tensors, folder / "model.safetensors")
-        with pytest.raises(ArtifactError, match=message):
-            read_model(folder)
-        shutil.rmtree(folder)
+    refused = partial(assert_refused_with, tmp_path / "theirs")
 
     refused("decoder_start_token_id=None", decoder_start_token_id=None)
     refused("decoder_start_token_id=100000", decoder_start_token_id=100_000)

@@ -144,6 +144,18 @@ class MaskedType(ModelType):
         }
 
 
+def head_names(prefix: str) -> dict[str, str]:
+    """The names of the layers that predict masked tokens and classify pairs; the pooler is in the encoder there."""
+    return {
+        "output.transform.dense": "cls.predictions.transform.dense",
+        "output.transform.norm": "cls.predictions.transform.LayerNorm",
+        "output.weight": "cls.predictions.decoder.weight",
+        "output.bias": "cls.predictions.bias",
+        "heads.*.pooler": f"{prefix}.pooler.dense",
+        "heads.*.classifier": "cls.seq_relationship",
+    }
+
+
 class Bert(MaskedType):
     """BERT; SpanBERT and others with its architecture, too."""
 
@@ -152,14 +164,7 @@ class Bert(MaskedType):
     fields = BERT_FIELDS
     activations = ACTIVATIONS
     prefix, head_prefixes = "bert.", ("cls.",)
-    names = encoder_names("bert") | {
-        "output.transform.dense": "cls.predictions.transform.dense",
-        "output.transform.norm": "cls.predictions.transform.LayerNorm",
-        "output.weight": "cls.predictions.decoder.weight",
-        "output.bias": "cls.predictions.bias",
-        "heads.*.pooler": "bert.pooler.dense",
-        "heads.*.classifier": "cls.seq_relationship",
-    }
+    names = encoder_names("bert") | head_names("bert")
     head_classes = masked_classes("Bert", "bert.pooler.dense")
 
     def published(self) -> NetRecipe:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from firth.artifact.formats.huggingface_bert import BERT_FIELDS, MaskedType, encoder_names, masked_classes
+from firth.artifact.formats.huggingface_bert import BERT_FIELDS, MaskedType, encoder_names, head_names, masked_classes
 from firth.artifact.formats.huggingface_family import ACTIVATIONS, Config, Tensors
 from firth.errors import ArtifactError
 from firth.nets.recipe import NetRecipe
@@ -26,15 +26,8 @@ class Ernie(MaskedType):
     fields = BERT_FIELDS
     activations = ACTIVATIONS
     prefix, head_prefixes = "ernie.", ("cls.",)
-    names = encoder_names("ernie") | {
-        "embedding.tasks": "ernie.embeddings.task_type_embeddings",
-        "output.transform.dense": "cls.predictions.transform.dense",
-        "output.transform.norm": "cls.predictions.transform.LayerNorm",
-        "output.weight": "cls.predictions.decoder.weight",
-        "output.bias": "cls.predictions.bias",
-        "heads.*.pooler": "ernie.pooler.dense",
-        "heads.*.classifier": "cls.seq_relationship",
-    }
+    names = encoder_names("ernie") | head_names("ernie")
+    names |= {"embedding.tasks": "ernie.embeddings.task_type_embeddings"}
     head_classes = masked_classes("Ernie", "ernie.pooler.dense")
 
     def published(self) -> NetRecipe:
