@@ -1,7 +1,7 @@
 """Batches: texts of many requests for the same operation are computed together, in threads, with a bounded queue.
 
-A request is a `Submission` of items. Workers take the oldest item and others for the same operation, as many as fit into
-a batch. Items of a request that was given up, because its client has gone or its deadline has passed, are dropped.
+A request is a `Submission` of items. Workers take the oldest item and others for the same operation, as many as fit
+into a batch. Items of a request that was given up, because its client has gone or its deadline has passed, are dropped.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Work(NamedTuple):
     number: int
     """Of arrival."""
     submission: Submission
-    index: int
+    position: int
     cost: int
     """Estimated tokens."""
 
     @property
     def item(self) -> Any:
-        return self.submission.items[self.index]
+        return self.submission.items[self.position]
 
 
 def estimated_tokens(item: Any) -> int:
@@ -222,7 +222,7 @@ def _run_alone(submission: Submission, item: Any) -> Any:
 def _deliver(work: Work, answer: Any) -> None:
     submission = work.submission
     with _DELIVERY:
-        submission.answers[work.index] = answer
+        submission.answers[work.position] = answer
         submission.left -= 1
         is_complete = not submission.left
     if is_complete and submission.future.set_running_or_notify_cancel():

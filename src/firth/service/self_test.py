@@ -1,4 +1,4 @@
-"""The self-test of a model that is to be served: finite numbers, and which answers are the same alone and in a batch."""
+"""The self-test of a served model: finite numbers, and which answers are the same alone and in a batch."""
 
 from __future__ import annotations
 
@@ -86,4 +86,4 @@ def _same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
     if isinstance(one, np.ndarray):
         return one.tobytes() == other.tobytes()
-    return bool(one == other) or (one != one and other != other)
+    return bool(one == other or (one != one and other != other))

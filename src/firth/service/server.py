@@ -180,7 +180,7 @@ class FirthServer(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        handlers = {signal.SIGINT: self.handle_exit, signal.SIGTERM: self.handle_exit}
+        handlers: dict[int, Any] = {signal.SIGINT: self.handle_exit, signal.SIGTERM: self.handle_exit}
         if hasattr(signal, "SIGHUP"):
             handlers[signal.SIGHUP] = lambda number, frame: self.reload()
         before = {one: signal.signal(one, handler) for one, handler in handlers.items()}
