@@ -7,7 +7,7 @@ Firth packs sequences and computes predicted positions alone; the plain loop pad
 one, as the collators of the examples do: BART and T5 with labels of the decoder, XLNet with a query at every position
 (`DataCollatorForPermutationLanguageModeling`; `xlnet-targets` has queries at predicted positions alone, as the authors'
 program), UniLM as BERT with a mask of (batch, 1, query, key), ERNIE with masked units and pairs. Prints the median
-speed of a step and the loss of the last ones, which without dropout are the same up to rounding. Run it on an idle machine.
+speed of a step and the loss of the last ones, which without dropout are the same up to rounding. Use an idle machine.
 """
 
 from __future__ import annotations
