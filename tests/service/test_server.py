@@ -88,6 +88,7 @@ def assert_refused(found: tuple[int, Any], status: int, words: str) -> None:
         ("/generate", b'{"model": "gpt", "temperature": NaN}', 422, "temperature"),
         ("/generate", {"model": "seq2seq", "prompt": "a", "count": 2}, 422, "beam search"),
         ("/predict", {"model": "spans", "texts": ["a"]}, 422, ""),
+        ("/predict", {"model": "tagger", "texts": [{"lstm": []}]}, 422, ""),
         ("/predict", {"model": "classifier", "texts": ["a"], "task": "x"}, 422, "leave task out"),
         ("/nowhere", {}, 404, "no such address"),
         ("/health", {}, 405, "another method"),

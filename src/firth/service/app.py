@@ -156,12 +156,17 @@ def _add_operations(app: FastAPI, state: ServerState) -> None:
             methods=["POST"],
             name=path.strip("/"),
             summary=(request_type.__doc__ or "").splitlines()[0],
-            responses={200: {"model": answer_type, "description": "The answer."}},
+            responses={200: {"model": answer_type, "description": "The answer.", **_streams(path)}},
             response_class=JsonAnswer,
         )
 
     for path, request_type, answer_type in OPERATION_PATHS:
         add(path, request_type, answer_type)
+
+
+def _streams(path: str) -> dict[str, Any]:
+    """The content type of answers that may be streamed, beside JSON."""
+    return {"content": {"text/event-stream": {"schema": {"type": "string"}}}} if path == "/generate" else {}
 
 
 async def answer_request(state: ServerState, body: schemas.ModelRequest, request: Request) -> Response:

@@ -104,7 +104,7 @@ class BatchQueue:
     def add(self, submission: Submission) -> None:
         """Queue the items of a request, or refuse it."""
         made = generated_tokens(submission.options) if submission.operation == "generate" else 0
-        costs = [estimated_tokens(item) + made for item in submission.items]
+        costs = [max(1, estimated_tokens(item) + made) for item in submission.items]
         with self._changed:
             if self._is_closed:
                 raise Refusal(503, "the server is stopping: try another one, or try again soon.")
@@ -125,10 +125,12 @@ class BatchQueue:
             while True:
                 self._drop_unwanted()
                 if self._waiting:
-                    return self._take()
-                if self._is_closed:
+                    if batch := self._take():  # empty if all of it was given up at this moment
+                        return batch
+                elif self._is_closed:
                     return []
-                self._changed.wait()
+                else:
+                    self._changed.wait()
 
     def observe(self, batch: Sequence[Work], seconds: float) -> None:
         """Note how long a batch has taken."""
@@ -195,8 +197,6 @@ class BatchWorkers:
             raise Refusal(
                 429, f"there was no answer within {self.limits.deadline:g} seconds: send less, or try again later."
             ) from None
-        except Exception as error:
-            raise refusal_of(error) from error
         finally:
             submission.give_up()
 
@@ -209,11 +209,19 @@ class BatchWorkers:
     def _work(self) -> None:
         with quietly():
             while batch := self.queue.take():
-                begun = time.perf_counter()
-                self._compute(batch)
-                seconds = time.perf_counter() - begun
-                self.queue.observe(batch, seconds)
-                self.metrics.batch(batch[0].submission, len(batch), seconds)
+                try:
+                    self._compute_timed(batch)
+                except BaseException as error:  # whatever happens, the thread goes on
+                    self.metrics.failed(error)
+                    for work in batch:
+                        _fail(work.submission, error)
+
+    def _compute_timed(self, batch: Sequence[Work]) -> None:
+        begun = time.perf_counter()
+        self._compute(batch)
+        seconds = time.perf_counter() - begun
+        self.queue.observe(batch, seconds)
+        self.metrics.batch(batch[0].submission, len(batch), seconds)
 
     def _compute(self, batch: Sequence[Work]) -> None:
         first = batch[0].submission
@@ -267,7 +275,7 @@ def _fail(submission: Submission, error: BaseException) -> None:
         is_first = not submission.future.done() and submission.left > 0
         submission.left = -1
     if is_first and submission.future.set_running_or_notify_cancel():
-        submission.future.set_exception(error)
+        submission.future.set_exception(refusal_of(error))  # also for what is no Exception
 
 
 _DELIVERY = threading.Lock()
