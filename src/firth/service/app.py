@@ -166,7 +166,7 @@ def _add_operations(app: FastAPI, state: ServerState) -> None:
 
 def _streams(path: str) -> dict[str, Any]:
     """The content type of answers that may be streamed, beside JSON."""
-    return {"content": {"text/event-stream": {"schema": {"type": "string"}}}} if path == "/generate" else {}
+    return {"content": {"text/event-stream": {}}} if path == "/generate" else {}
 
 
 async def answer_request(state: ServerState, body: schemas.ModelRequest, request: Request) -> Response:

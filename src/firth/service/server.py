@@ -149,7 +149,8 @@ class FirthServer(uvicorn.Server):
         self._load(first=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        note("stopping: accepted requests are finished")
+        why = f" after {signal.Signals(self._captured_signals[0]).name}" if self._captured_signals else ""
+        note(f"stopping{why}: accepted requests are finished")
         await super().shutdown(sockets)
         await asyncio.get_running_loop().run_in_executor(None, self.state.workers.stop)
         note("stopped")
