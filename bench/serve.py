@@ -44,6 +44,7 @@ import firth
 from harness import make_parser
 
 NAME = "minilm"
+_RELOAD = 15.0  # seconds
 SENTENCE = (
     "the committee will meet again on tuesday to discuss a budget for next year while prices rose by three percent in "
     "march and nobody knew where the small dog that ran across the field had come from or what it was going to eat"
@@ -120,6 +121,7 @@ class Load:
         """Send a text and wait for the answer."""
         begun = time.perf_counter()
         try:
+            self.idle = [one for one in self.idle if not one[0].at_eof()]  # the server closes those that are not used
             connection = self.idle.pop() if self.idle else await asyncio.open_connection("127.0.0.1", self.port)
             reader, writer = connection
             writer.write(self.requests[text])
@@ -284,7 +286,7 @@ async def soak(process: subprocess.Popen[bytes], load: Load, artifact: Path, sec
 
     async def disturb() -> None:
         while True:
-            await asyncio.sleep(5)
+            await asyncio.sleep(_RELOAD)
             memory.append(resident(process))
             await asyncio.to_thread(replace_folder, artifact, artifact.with_name("second"))
             process.send_signal(signal.SIGHUP)

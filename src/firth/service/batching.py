@@ -163,7 +163,9 @@ class BatchQueue:
     def _take(self) -> list[Work]:
         key = min(self._waiting, key=lambda one: self._waiting[one][0].number)
         queue, batch, size = self._waiting[key], list[Work](), 0
-        while queue and (not batch or size + queue[0].cost <= self.limits.batch_tokens):
+        share = self.tokens // self.threads  # the other threads have work, too
+        most = min(self.limits.batch_tokens, share)
+        while queue and (not batch or size + queue[0].cost <= most):
             work = self._pop(queue)
             if work.submission.is_wanted:
                 batch.append(work)
