@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from firth.nets.batch import Batch
-from firth.tasks.groups import pad_groups, pool
+from firth.nets.groups import pad_groups, pool
 from firth.tasks.head import HeadEncoder, ScalarMix
 from firth.tasks.sequences import (
     InputSequence,

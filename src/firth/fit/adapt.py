@@ -26,6 +26,7 @@ from firth.fit.count_arithmetic import (
     text_counts,
 )
 from firth.fit.counts import count_metrics
+from firth.fit.mixed_corpus import mixes_sources, open_sources
 from firth.fit.resolve import is_unset, without_dropout
 from firth.fit.run import (
     Budget,
@@ -55,8 +56,12 @@ from firth.vectors.model import VectorModel
 from firth.vectors.recipe import Word2vecRecipe
 
 _VECTOR_FIELDS = ("epochs", "lr", "mode", "subsample", "negatives", "window")  # that may be changed
-_NET_FIELDS = ("objectives", "sequence.format", "learning", "dropout", "tokenizer.vocab_size")  # that may be changed
-_FIXED_NET_FIELDS = ("tokenizer", "embedding", "encoder", "decoder", "visibility", "output", "languages")
+_NET_FIELDS = (
+    *("objectives", "sequence.format", "sentence.pooling", "sentence.similarity", "learning", "dropout"),
+    "tokenizer.vocab_size",
+)
+"""Fields of networks that may be changed."""
+_FIXED_NET_FIELDS = ("tokenizer", "embedding", "encoder", "decoder", "visibility", "output", "languages", "sentence")
 _FINETUNED = ("task", "many")  # types of recipes of models whose network can be trained further
 _SAMPLE = 1000  # documents by which a language is guessed
 _GROWTH = 1.25  # factor by which a vocabulary grows by default
@@ -119,6 +124,9 @@ def adapt(
         if isinstance(recipe, NetRecipe) and recipe.embedding.languages:
             language = recipe.language or _language_of(old, texts)
             return open_languages(texts, 1.0, language, field=field, encoding=encoding, layout=kind)
+        wanted = override(recipe, settings) if isinstance(recipe, NetRecipe) else None
+        if isinstance(wanted, NetRecipe) and mixes_sources(wanted):
+            return open_sources(wanted, texts, field=field, encoding=encoding, layout=kind)
         return open_corpus(texts, field, encoding, kind)
 
     if isinstance(old, NgramModel):
@@ -188,7 +196,9 @@ def _adapt_net(old: Any, run: TrainingRun) -> TrainingResult:
     if tokens != recipe.tokenizer == replace(tokens, vocab_size=recipe.tokenizer.vocab_size):
         old = grow_vocabulary(old, run.corpus, recipe.tokenizer.vocab_size or 0, run.threads)
         recipe, run = replace(recipe, tokenizer=old.recipe.tokenizer), replace(run, tokenizer=old.tokenizer)
-    wanted, given = without_dropout(recipe), without_dropout(old.recipe)
+    own = old.recipe.sentence
+    similar = replace(recipe.sentence, pooling=own.pooling, similarity=own.similarity)
+    wanted, given = replace(without_dropout(recipe), sentence=similar), without_dropout(old.recipe)
     changed = [part for part in _FIXED_NET_FIELDS if getattr(wanted, part) != getattr(given, part)]
     if changed:
         raise RecipeError(f"adapting keeps the network: set {', '.join(_NET_FIELDS)} only, not {changed[0]}.")

@@ -125,13 +125,15 @@ class TrainingModule(nn.Module):
 
     def expected_flops(self) -> float:
         """Floating-point operations of forward and backward per token of text, in batches without padding."""
-        recipe, texts = self.network.recipe, (False, True)
-        groups = [[one for one in self.objectives if one.objective.needs_translations is two] for two in texts]
+        recipe, together = self.network.recipe, dict[str, list[ObjectiveHead]]()
+        for one in self.objectives:
+            key = one.name if one.objective.groups_sentences else f"all of {one.objective.source}"
+            together.setdefault(key, []).append(one)
         lengths = {recipe.sequence.length: 1 - recipe.learning.short_phase}
         if recipe.learning.short_phase:
             lengths[short_length(recipe)] = recipe.learning.short_phase
         return sum(
-            share * max(self._expected_flops(heads, length) for heads in groups if heads)
+            share * max(self._expected_flops(heads, length) for heads in together.values())
             for length, share in lengths.items()
         )
 

@@ -15,17 +15,19 @@ import torch
 from firth.cores import cores
 from firth.errors import RecipeError
 from firth.fit import resolve
-from firth.fit.batches import Batches, vocabulary_of
+from firth.fit.batches import Batches, Cursor, vocabulary_of
 from firth.fit.cost import TrainingCosts
 from firth.fit.languages import language_mixture, with_languages
 from firth.fit.layer_rates import pretraining_groups
 from firth.fit.layouts import staged_batches, with_material
 from firth.fit.loop import BatchSource, TrainingModule, make_training_module, measure_losses, weighted_sum
+from firth.fit.mixed_corpus import mixes_sources, with_sources
 from firth.fit.mixture import MixtureSource
 from firth.fit.optimisers import make_optimiser
 from firth.fit.parallel import make_batches
 from firth.fit.preflight import describe, make_plan
 from firth.fit.run import TrainingResult, TrainingRun
+from firth.fit.source_mixture import SourceMixture, source_mixture
 from firth.fit.staged import StagedSource
 from firth.fit.trainer import NetTrainer, note_threads, torch_settings
 from firth.fit.units import note_units, recipe_columns
@@ -57,6 +59,7 @@ _VALID_FRACTION = 0.01  # of the tokens of a run
 def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None) -> TrainingResult:
     """The network trained on the corpus within the budget; with `start`, its parameters are trained further."""
     recipe = with_languages(recipe, run.corpus, further=start is not None)
+    recipe = with_sources(recipe, run.corpus, further=start is not None)
     if run.tokenizer is None and run.named:
         recipe, reason = resolve.resolve_vocabulary(recipe, run.settings, run.corpus)
         if reason:
@@ -192,6 +195,8 @@ def _open_batches(
     """The batches of a text, or the mixture of those of several languages; of several stages those of each."""
     if isinstance(corpus, MultilingualCorpus):
         return language_mixture(recipe, corpus, tokenizer, heads, run.seed, run.threads)
+    if corpus is not None and mixes_sources(recipe):
+        return source_mixture(recipe, corpus, tokenizer, heads, run.seed, run.threads)
     if len(recipe.stages) > 1 or any(one.lays_out for one in recipe.objectives):
         return staged_batches(recipe, store, heads, run.seed)
     return make_batches(recipe, store, heads, run.seed)
@@ -242,8 +247,10 @@ def _result(
         "losses": last["losses"],
         "split_sentences": trainer.batches.split,
     }
-    if isinstance(trainer.batches, Batches) and trainer.batches.left_out:
+    if isinstance(trainer.batches, Batches | SourceMixture) and trainer.batches.left_out:
         metrics["left_out_pairs"] = trainer.batches.left_out
+    if isinstance(trainer.batches, SourceMixture):
+        metrics["mixture"] = trainer.batches.report(Cursor(state.epoch, state.row))
     if valid is not None:
         metrics["valid_loss"] = state.best if trainer.best else valid["valid_loss"]
     if state.first is not None:

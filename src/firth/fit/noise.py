@@ -69,7 +69,7 @@ def noise(
     sized = replace(sized.with_tokenizer(tokenizer.recipe), sequence=replace(sized.sequence, length=length))
     with torch.device("meta"):  # noise needs no weights
         made = make_heads(sized, Network(sized, vocabulary_of(tokenizer, store)))
-    heads = {name: head for name, head in made.items() if not head.objective.needs_translations}  # the corpus has none
+    heads = {name: head for name, head in made.items() if _changes_text(head.objective)}
     entries, total = dict[str, Any](), 0
     for begin in sized.stages:
         measured, read = _measure(sized, store, heads, seed, begin, -(-tokens // len(sized.stages)))
@@ -124,10 +124,15 @@ def _with_objectives(recipe: str | NetRecipe, settings: Settings) -> NetRecipe:
     if not isinstance(recipe, str | NetRecipe):
         raise ArgumentError(f"recipe must be the name of one, such as bert, not a {type(recipe).__name__}.")
     found = override(find_recipe(recipe) if isinstance(recipe, str) else recipe, setting_list(settings))
-    if not isinstance(found, NetRecipe) or not found.objectives:
+    if not isinstance(found, NetRecipe) or not any(map(_changes_text, found.objectives)):
         name = recipe if isinstance(recipe, str) else "the recipe"
         raise RecipeError(f"{name} has no training objective that could change a text: name one such as bert.")
     return found
+
+
+def _changes_text(objective: Objective) -> bool:
+    """Whether it may have noise in running text: not in translations and labelled pairs, nor in whole sentences."""
+    return objective.source == "text" and not objective.groups_sentences
 
 
 class NoiseCounts:

@@ -60,6 +60,7 @@ _RESOLVED = ("sequence.length", "learning.batch", "learning.lr", "encoder.init",
 _FROM_TEXT = ("languages", "embedding.languages")
 _MIN_BATCH = 512
 _MIN_LENGTH = 16
+_GROUP = 3  # sentences of a row, at least, for objectives of groups of them
 
 
 class Resolved(NamedTuple):
@@ -183,7 +184,8 @@ def small_run_defaults(recipe: NetRecipe, settings: Sequence[str], planned: floa
 
 def can_init_embeddings(recipe: NetRecipe, settings: Sequence[str]) -> bool:
     """Whether a network's embeddings may be initialised by CBOW."""
-    is_single = recipe.encoder.kind == "transformer" and recipe.decoder is None
+    trains_sentences = any(one.groups_sentences for one in recipe.objectives)
+    is_single = (recipe.encoder.kind == "transformer" or trains_sentences) and recipe.decoder is None
     return is_single and is_unset(settings, "embedding.init")
 
 
@@ -240,6 +242,8 @@ def useful_length(recipe: NetRecipe, store: TokenStore) -> int:
     if recipe.sequence.format in ("sentences", "sentence-pair"):
         longest = int(np.diff(store.sentences.astype(np.int64)).max(initial=0))
         pair = 2 if recipe.sequence.format == "sentence-pair" or any(one.copies > 1 for one in recipe.objectives) else 1
+        if any(one.groups_sentences for one in recipe.objectives):
+            pair = _GROUP
         most = min(most, -(-(pair * longest + pair + 1) // 8) * 8)
     return max(most, _MIN_LENGTH)
 

@@ -19,6 +19,7 @@ from firth.fit.adaptive import train_adaptive
 from firth.fit.checkpoints import clear_finished, is_finished, require_place, training_place
 from firth.fit.counts import train_counts
 from firth.fit.labels import accuracy, open_labelled
+from firth.fit.mixed_corpus import mixes_sources, open_sources
 from firth.fit.resolve import unset_fields
 from firth.fit.run import (
     Budget,
@@ -172,6 +173,8 @@ def _open_training(
     if isinstance(recipe, NetRecipe) and recipe.embedding.languages:
         reading: dict[str, Any] = {"field": field, "encoding": encoding, "layout": layout}
         return open_languages(texts, recipe.sampling.vocabulary, recipe.language, **reading)
+    if isinstance(recipe, NetRecipe) and mixes_sources(recipe):
+        return open_sources(recipe, texts, field=field, encoding=encoding, layout=layout)
     return open_pairs(texts, pair, encoding) if reads_pairs(recipe) else open_corpus(texts, field, encoding, layout)
 
 

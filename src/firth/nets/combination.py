@@ -68,6 +68,23 @@ def check_combination(recipe: NetRecipe) -> None:
             "encoder.kind=lstm and visibility=forward+backward, or leave it out."
         )
     _check_languages(recipe)
+    _check_sentence(recipe)
+
+
+def _check_sentence(recipe: NetRecipe) -> None:
+    part = recipe.sentence
+    if part.bigrams and part.pooling not in ("mean", "sqrt"):
+        raise RecipeError(
+            f"sentence.bigrams are added to token vectors, which sentence.pooling={part.pooling} does not do: set "
+            "sentence.pooling=mean, or sentence.bigrams=0."
+        )
+    if part.width and not part.layers:
+        raise RecipeError(f"sentence.width={part.width} is that of layers, and sentence.layers is 0: set one of them.")
+    if recipe.encoder.kind == "none" and recipe.embedding.width != recipe.encoder.width:
+        raise RecipeError(
+            f"without an encoder the states are token vectors, so embedding.width={recipe.embedding.width} and "
+            f"encoder.width={recipe.encoder.width} must be equal: set both."
+        )
 
 
 def _check_languages(recipe: NetRecipe) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float32]
 LayerName = str | int
 _MAX_LENGTH = 2048  # tokens that are encoded at once by networks without a limit
-_SENTENCES = 512  # whose words are compared at once
+_SENTENCES = 512  # whose states are kept at once
 
 
 class EncodedText(NamedTuple):
@@ -76,6 +76,25 @@ def embed_texts(model: NetModel, texts: Sequence[str], layer: LayerName, pooling
     for number, pool in enumerate(pools):
         if encoded[number].is_own.any():
             found[number] = pool.result()
+    return found
+
+
+def pooled_sentences(model: NetModel, texts: Sequence[str]) -> Floats:
+    """(texts, width): the vectors of the network's `SentencePooling`; zeros for texts without tokens."""
+    encoded, pooling = encode_texts(model, texts), model.network.sentence
+    found = np.zeros((len(texts), pooling.width), dtype=np.float32)
+    with progress("reading", len(texts), "texts") as advance:
+        for begin in range(0, len(texts), _SENTENCES):
+            some = range(begin, min(begin + _SENTENCES, len(texts)))
+            own = [number for number in some if encoded[number].is_own.any()]
+            if own:
+                states = token_states(model, [encoded[number] for number in own], "last")
+                ids = [encoded[number].ids[encoded[number].is_own] for number in own]
+                groups = np.repeat(np.arange(len(own)), [one.size for one in ids])
+                given = (np.concatenate(states), np.concatenate(ids), groups)
+                with torch.inference_mode():
+                    found[own] = pooling(*map(torch.from_numpy, given), len(own)).numpy()
+            advance(len(some))
     return found
 
 

@@ -13,6 +13,7 @@ from firth.errors import RecipeError
 from firth.nets.combination import check_combination, check_recurrent
 from firth.nets.field_checks import check_fractions, check_ranges
 from firth.nets.objective import Objective, Visibility
+from firth.nets.sentence_recipe import SentenceRecipe
 from firth.tokens.recipe import TokenizerRecipe
 
 Format = Literal[
@@ -312,6 +313,7 @@ class NetRecipe:
     """Training objectives; none for a network that is only used."""
     output: OutputRecipe = field(default_factory=OutputRecipe)
     sequence: SequenceRecipe = field(default_factory=SequenceRecipe)
+    sentence: SentenceRecipe = field(default_factory=SentenceRecipe)
     memory: MemoryRecipe = field(default_factory=MemoryRecipe)
     sampling: SamplingRecipe = field(default_factory=SamplingRecipe)
     learning: LearningRecipe = field(default_factory=LearningRecipe)

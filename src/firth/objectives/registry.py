@@ -7,13 +7,15 @@ from firth.nets.objective import Objective
 from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.context import ContextWord
-from firth.objectives.contrastive import Contrastive
+from firth.objectives.contrastive import Contrastive, ContrastiveNLI
 from firth.objectives.denoising import Denoising
 from firth.objectives.dialogue import DialogueLM
 from firth.objectives.discourse import DiscourseRelation
 from firth.objectives.distance import SentenceDistance
 from firth.objectives.fragments import MaskedFragment
+from firth.objectives.matching import Neighbours, ResponseMatching
 from firth.objectives.mlm import MaskedLM
+from firth.objectives.nli import NaturalLanguageInference
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.plm import PermutationLM
 from firth.objectives.ranking import Ranking
@@ -55,6 +57,10 @@ OBJECTIVES: dict[str, type[Objective]] = {
         Relevance,
         ContextWord,
         Contrastive,
+        ContrastiveNLI,
+        NaturalLanguageInference,
+        Neighbours,
+        ResponseMatching,
     )
 }
 

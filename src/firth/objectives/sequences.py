@@ -23,6 +23,17 @@ class StoredText(NamedTuple):
     columns: Mapping[str, npt.NDArray[Any]]
 
 
+class SentenceGroups(NamedTuple):
+    """Groups of sentences that are in one batch together, as ranges of a token store."""
+
+    starts: Integers
+    """(groups, members): the first token of each sentence."""
+    ends: Integers
+    """(groups, members): after the last token."""
+    labels: Integers | None = None
+    """The label of each group, if it has one."""
+
+
 class Sequences(NamedTuple):
     """Sequences of one or two segments, as ranges of a token store.
 

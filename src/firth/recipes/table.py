@@ -61,6 +61,7 @@ _KNESER_AND_NEY = "Kneser and Ney, Improved Backing-off for M-gram Language Mode
 _BROWN = "Brown et al., Class-Based n-gram Models of Natural Language"
 _MIKOLOV = "Mikolov et al., Distributed Representations of Words and Phrases and their Compositionality"
 _LE_AND_MIKOLOV = "Le and Mikolov, Distributed Representations of Sentences and Documents"
+_CER = "Cer et al., Universal Sentence Encoder"
 
 # fmt: off
 RECIPES: dict[str, RecipeEntry] = {
@@ -198,6 +199,11 @@ RECIPES: dict[str, RecipeEntry] = {
     "simcse": _entry(
         sentences.simcse, 2021, "Gao et al., SimCSE: Simple Contrastive Learning of Sentence Embeddings", "bert"
     ),
+    "infersent": _entry(sentences.infersent, 2017,
+        "Conneau et al., Supervised Learning of Universal Sentence Representations from Natural Language Inference",
+        "lstm"),
+    "use-transformer": _entry(sentences.use_transformer, 2018, _CER, "transformer", "infersent"),
+    "use-dan": _entry(sentences.use_dan, 2018, _CER, "sif", "infersent"),
     "electra": _entry(nets.electra, 2020,
         "Clark et al., ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", "bert"),
 }

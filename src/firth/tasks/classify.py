@@ -17,9 +17,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
+from firth.nets.groups import pad_groups
 from firth.nets.network import HiddenStates, Network
 from firth.tasks.examples import ChoiceExample, Example, TextExample, numeric_labels
-from firth.tasks.groups import pad_groups
 from firth.tasks.predictor import MetricInputs, Prediction, multiple_labels, single_label, text_metric_inputs
 from firth.tasks.sequences import GROUPS, POSITIONS, BuiltSequence, InputSequence, Ints, SequenceBuilder
 from firth.tasks.task import LABELS, Floats, Task, label_indices, softmax

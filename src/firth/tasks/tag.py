@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from firth.metrics.tags import Scheme, fault_table
 from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
+from firth.nets.groups import pad_groups
 from firth.nets.network import HiddenStates, Vocabulary
 from firth.tasks.examples import Example, TagExample
-from firth.tasks.groups import pad_groups
 from firth.tasks.predictor import MetricInputs, Prediction, tag_metric_inputs
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import GROUPS, POSITIONS, InputSequence, Ints, SequenceBuilder
