@@ -66,6 +66,7 @@ _NETS = {
 }
 _DECODER = "--set decoder.width=16 --set decoder.ffn_width=32 --set decoder.heads=2 --set decoder.layers=1"
 _RESTORING = ("bart", "t5", "t5-1.1", "mass")
+_GROUPS = "--set sequence.length=64 --set nli.hidden=8"
 _FEW = "--set dimension=10"
 _VECTORS = {
     "onehot": "",
@@ -111,6 +112,20 @@ _FURTHER = {
     "train xlm": Kind(
         "",
         f"train xlm en=IN/text.txt xx=IN/more.txt IN/languages.tsv -o OUT --threads 1 {_BRIEF} {_TRANSFORMER}",
+        resumes=True,
+    ),
+    "train infersent": Kind(
+        "", f"train infersent IN/labelled.tsv -o OUT --threads 1 {_BRIEF} {_TINY} {_GROUPS}", resumes=True
+    ),
+    "train use-dan": Kind(
+        "",
+        f"train use-dan IN/text.txt IN/labelled.tsv -o OUT --threads 1 {_BRIEF} {_TINY} {_GROUPS} "
+        "--set sentence.bigrams=50",
+        resumes=True,
+    ),
+    "train use-transformer": Kind(
+        "",
+        f"train use-transformer IN/text.txt IN/labelled.tsv -o OUT --threads 1 {_BRIEF} {_TRANSFORMER} {_GROUPS}",
         resumes=True,
     ),
     "adapt tokenizer": Kind("", "adapt IN/wordpiece IN/more.txt -o OUT --threads 1"),
@@ -209,6 +224,9 @@ def write_texts(inputs: Path) -> None:
     pairs = [f"{line}\t{' '.join(line.split()[:2])}" for line in lines[: _EXAMPLES // 2]]
     (inputs / "pairs.tsv").write_text("\n".join(["source\ttarget", *pairs]) + "\n")
     (inputs / "languages.tsv").write_text("\n".join(["en\txx", *pairs]) + "\n")
+    labels = ("entailment", "neutral", "contradiction")
+    labelled = [f"{labels[number % 3]}\t{line}\t{lines[number // 3]}" for number, line in enumerate(lines[:_EXAMPLES])]
+    (inputs / "labelled.tsv").write_text("\n".join(["label\ttext_a\ttext_b", *labelled]) + "\n")
     triples = [f"{line.split()[0]}\tbegins\t{line}" for line in lines[:_EXAMPLES]]
     (inputs / "graph.tsv").write_text("\n".join(triples) + "\n")
     tasks = [f'[[task]]\nname = "{name}"\ntask = "classify"\ntrain = "train.tsv"\ndev = "dev.tsv"\n' for name in "ab"]

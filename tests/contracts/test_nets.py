@@ -127,6 +127,7 @@ def corrupted_batch(recipe: NetRecipe, objectives: dict[str, ObjectiveHead]) -> 
     batch.labels |= {
         f"{one.name}.labels": torch.zeros(4, dtype=torch.int64) for one in recipe.objectives if one.lays_out
     }
+    batch.labels |= {f"{one.name}.labels": torch.tensor([0, 1]) for one in recipe.objectives if one.groups_sentences}
     if recipe.decoder is not None:
         batch.source = make_batch(ids.flip(1))
     for name in ("nsp", "sop"):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from firth.abilities import Embeds, Explains, HasVectors, Scores, ScoresPairs, Translates, total
+from firth.fit.mixed_corpus import mixes_sources
 from firth.fit.train import reads_pairs
 from firth.nets.recipe import NetRecipe
 from firth.recipes.table import FINETUNED, RECIPES, lineage
@@ -80,6 +81,8 @@ def test_recipes_train_save_load_and_verify(name: str, tmp_path: Path) -> None:
         corpus.write_text("\n".join(lines) + "\n", encoding="utf-8")
         documents = len(lines)
     texts: list[object] = [corpus]
+    if mixes_sources(RECIPES[name].make()):
+        texts, documents = _labelled_texts(corpus), documents + 6
     if _has_languages(name):
         texts, documents = _language_texts(tmp_path), 9
     settings = [part for setting in _settings(name) for part in ("--set", setting)]
@@ -137,6 +140,16 @@ def _has_languages(name: str) -> bool:
     return isinstance(recipe, NetRecipe) and recipe.embedding.languages > 0
 
 
+def _labelled_texts(corpus: Path) -> list[object]:
+    """The text, and six labelled pairs."""
+    labels = ("entailment", "neutral", "contradiction")
+    lines = [*ENGLISH, *CHINESE]
+    rows = [f"{labels[number % 3]}\t{lines[number % 4]}\t{lines[(number + 1) % 4]}" for number in range(6)]
+    path = corpus.with_name("labelled.tsv")
+    path.write_text("\n".join(["label\ttext_a\ttext_b", *rows]) + "\n", encoding="utf-8")
+    return [corpus, path]
+
+
 def _language_texts(folder: Path) -> list[object]:
     """Three documents of each language, and three pairs."""
     for language, lines in TEXTS.items():
@@ -160,6 +173,8 @@ def _settings(name: str) -> list[str]:
         if recipe.decoder is not None:
             small = [one for one in small if "length" not in one] + ["sequence.length=256"]
             small += [one.replace("encoder", "decoder") for one in small if one.startswith("encoder")]
+        if mixes_sources(recipe):
+            small = [one for one in small if "length" not in one] + ["sequence.length=128"]
         return small + (["tokenizer.vocab_size=300"] if recipe.tokenizer.model not in ("words", "chars") else [])
     return ["tokenizer.min_count=1"] if isinstance(recipe, VectorRecipe) else []
 

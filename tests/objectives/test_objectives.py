@@ -30,8 +30,8 @@ from tests.objectives.small_stores import small_recipe, small_vocabulary
 PAIRED = ("nsp", "sop")
 WITH = {"sbo": "mlm+sbo"}
 """Objectives that use the noise of others."""
-EVERY = [name for name, one in OBJECTIVES.items() if not one().requires and not one.lays_out]
-"""Those of columns and of sequences of their own are in `test_layouts.py`."""
+EVERY = [name for name, one in OBJECTIVES.items() if not (one().requires or one.lays_out or one.groups_sentences)]
+"""Those of columns and of sequences of their own are in `test_layouts.py`, of sentences in their own file."""
 RESTORING = [name for name, one in OBJECTIVES.items() if issubclass(one, RestoringObjective)]
 FORMATS: dict[str, Format] = {
     "nsp": "sentence-pair",

@@ -144,7 +144,7 @@ class TrainingModule(nn.Module):
             source, target = (max(1, round(side * length)) for side in sides)
             return BACKWARD * sides[1] * network.flops(target, 1.0, source, 1.0)
         counts = {one: one.expected_counts(length) for one in heads}
-        predicted = min(1.0, sum(sum(each.values()) for each in counts.values()))
+        predicted = min(1.0, sum(one.expected_positions(length) for one in heads))
         outputs = sum(counts[one][one.name] for one in heads if one.objective.needs_output)
         position = network.flops(length, predicted, length, outputs)
         position += sum(one.flops_per_token(network, length, counts[one]) for one in heads)

@@ -67,7 +67,8 @@ class SentencePooling(nn.Module):
             pairs = pair_hashes(ids[:-1][inside], ids[1:][inside], self.bigrams.num_embeddings)
             total = total + pad_groups(self.bigrams(pairs), groups[1:][inside], count)[0].sum(1)
             sizes = 2 * sizes - 1
-        return total / (sizes.sqrt() if self.pooling == "sqrt" else sizes)[:, None]
+        divisors = sizes.to(total)
+        return total / (divisors.sqrt() if self.pooling == "sqrt" else divisors)[:, None]
 
     def flops(self) -> float:
         """Floating-point operations of the layers for one sentence."""

@@ -43,7 +43,7 @@ def infersent() -> NetRecipe:
 
 
 def use_transformer() -> NetRecipe:
-    """A Transformer whose states are summed, trained by neighbours, responses and natural language inference."""
+    """A Transformer whose states are summed, trained by neighbours, responses and inference."""
     return NetRecipe(
         tokenizer=TokenizerRecipe(model="words", vocab_size=50_000, lowercase=True),
         embedding=EmbeddingRecipe(width=512, positions="sinusoidal", dropout=0.1),
@@ -58,7 +58,7 @@ def use_transformer() -> NetRecipe:
 
 
 def use_dan() -> NetRecipe:
-    """A deep averaging network: the mean of word and bigram vectors through feed-forward layers; the same tasks."""
+    """A deep averaging network over words and bigrams, trained by the tasks of use-transformer."""
     base = use_transformer()
     return replace(
         base,

@@ -17,7 +17,7 @@ from firth.objectives.heads.clm import first_positions
 from firth.objectives.heads.head import ObjectiveHead
 from firth.objectives.sequences import Integers, SentenceGroups, StoredText
 
-_SENTENCE = 16  # tokens of a short sentence, for estimates
+_SPECIAL = 2  # tokens around each sentence
 
 
 class SentenceHead(ObjectiveHead):
@@ -30,6 +30,8 @@ class SentenceHead(ObjectiveHead):
     """Sentences of a group."""
     predictions: int = 1
     """Of each group."""
+    sentence_length: float = 16
+    """Tokens of a short sentence with special ones, for estimates."""
 
     @abstractmethod
     def find(self, text: StoredText, labels: Integers | None) -> SentenceGroups:
@@ -58,7 +60,11 @@ class SentenceHead(ObjectiveHead):
         return found.view(-1, self.members, found.shape[-1]).unbind(1)  # type: ignore[no-any-return]
 
     def expected_counts(self, length: int) -> dict[str, float]:
-        return {self.name: self.predictions / (self.members * min(length, _SENTENCE))}
+        return {self.name: self.predictions / (self.members * min(length, self.sentence_length))}
+
+    def expected_positions(self, length: int) -> float:
+        tokens = min(length, self.sentence_length)
+        return 1 / tokens if self.recipe.sentence.pooling == "first" else 1 - _SPECIAL / tokens
 
     def flops_per_token(self, network: Network, length: int, counts: Mapping[str, float]) -> float:
         """The layers over pooled vectors, and those of each prediction."""
