@@ -21,7 +21,7 @@ from firth.nets.encoders.bidirectional import BidirectionalLstm
 from firth.nets.encoders.convolution import Convolution
 from firth.nets.encoders.encoder import Encoder
 from firth.nets.encoders.feedforward import Bilinear, IdentityEncoder, WindowEncoder
-from firth.nets.encoders.recurrent import Lstm, Recurrent
+from firth.nets.encoders.recurrent import Gru, Lstm, Recurrent
 from firth.nets.encoders.transformer import Transformer
 from firth.nets.languages import LanguageVotes
 from firth.nets.outputs.clusters import AdaptiveSoftmax, ClassSoftmax
@@ -47,6 +47,7 @@ _ENCODERS: dict[str, type[Encoder]] = {
     "bilinear": Bilinear,
     "cnn": Convolution,
     "rnn": Recurrent,
+    "gru": Gru,
     "lstm": Lstm,
     "bilstm": BidirectionalLstm,
     "transformer": Transformer,

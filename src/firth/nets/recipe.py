@@ -19,7 +19,7 @@ Format = Literal[
     "stream", "contiguous", "contiguous-pair", "sentences", "segment-pair", "sentence-pair", "full-sentences",
     "doc-sentences", "parallel",
 ]  # fmt: skip
-Kind = Literal["none", "window", "bilinear", "cnn", "rnn", "lstm", "bilstm", "transformer"]
+Kind = Literal["none", "window", "bilinear", "cnn", "rnn", "gru", "lstm", "bilstm", "transformer"]
 Output = Literal[
     "full", "tied", "classes", "huffman", "tree", "importance", "nce", "negative", "adaptive", "adaptive-tied",
     "direct", "none",
