@@ -62,6 +62,12 @@ def check_combination(recipe: NetRecipe) -> None:
         )
     if recipe.decoder is not None:
         _check_decoder(recipe, recipe.decoder)
+    if recipe.sequence.format == "consecutive" and (
+        recipe.embedding.languages or any(one.copies > 1 for one in recipe.objectives)
+    ):
+        raise RecipeError(
+            "sequence.format=consecutive has single sentences of one language: set sequence.format=sentences."
+        )
     if recipe.embedding.segments == 1 and is_pair:
         raise RecipeError("pairs need embedding.segments=2, or 0 to mark segments by the separator alone.")
     if recipe.embedding.per_direction and (

@@ -355,9 +355,9 @@ def build_network(
         return network
 
 
-def build_second_network(recipe: NetRecipe, first: Network) -> Network:
-    """A new network that shares the embedding of the first one; weights are drawn from the global generator."""
-    network = Network(recipe, first.vocabulary, first.embedding)
+def build_second_network(recipe: NetRecipe, first: Network, *, shared: bool = True) -> Network:
+    """A new network that shares the embedding of the first one, if `shared`; weights are from the global generator."""
+    network = Network(recipe, first.vocabulary, first.embedding if shared else None)
     if recipe.encoder.init == "adjacent":
         init_adjacent_heads(network.embedding, cast(Transformer, network.encoders[0]), first.recipe.encoder)
     return network
