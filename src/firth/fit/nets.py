@@ -139,11 +139,8 @@ def open_trainer(
     began = time.monotonic() - spent
     if batches.split:
         note(f"{batches.split:,} sentences were longer than {recipe.sequence.length} tokens and were split")
-    if isinstance(batches, Batches) and batches.left_out:
-        note(
-            f"{batches.left_out:,} of {store.info.documents:,} pairs are left out: a side has no token, or more than "
-            f"fit into {recipe.sequence.length}"
-        )
+    for remark in batches.remarks() if isinstance(batches, Batches | SourceMixture) else ():
+        note(remark)
     if checkpoint is None:
         plan = _plan(recipe, run, module, batches, costs, began)
     else:
@@ -247,10 +244,10 @@ def _result(
         "losses": last["losses"],
         "split_sentences": trainer.batches.split,
     }
-    if isinstance(trainer.batches, Batches | SourceMixture) and trainer.batches.left_out:
-        metrics["left_out_pairs"] = trainer.batches.left_out
+    if isinstance(trainer.batches, Batches):
+        metrics |= trainer.batches.metrics()
     if isinstance(trainer.batches, SourceMixture):
-        metrics["mixture"] = trainer.batches.report(Cursor(state.epoch, state.row))
+        metrics |= trainer.batches.metrics(Cursor(state.epoch, state.row))
     if valid is not None:
         metrics["valid_loss"] = state.best if trainer.best else valid["valid_loss"]
     if state.first is not None:

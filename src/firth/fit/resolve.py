@@ -59,6 +59,7 @@ _DROPOUTS = (
 _RESOLVED = ("sequence.length", "learning.batch", "learning.lr", "encoder.init", "embedding.init")
 _FROM_TEXT = ("languages", "embedding.languages")
 _MIN_BATCH = 512
+_MIN_COMPARED = 2048  # of sequences that are compared with one another: about a hundred
 _MIN_LENGTH = 16
 _GROUP = 3  # sentences of a row, at least, for objectives of groups of them
 
@@ -147,7 +148,8 @@ def resolve_rest(
     planned = tokens_within(recipe, costs, budget, store.info.tokens)
     if is_unset(settings, "learning.batch"):
         fitting = 2 ** math.floor(math.log2(max(planned / _MIN_STEPS, 1)))
-        batch = min(recipe.learning.batch, max(fitting, _MIN_BATCH, recipe.sequence.length))
+        least = _MIN_COMPARED if any(one.compares_sequences for one in recipe.objectives) else _MIN_BATCH
+        batch = min(recipe.learning.batch, max(fitting, least, recipe.sequence.length))
         if batch < recipe.learning.batch:
             reasons.append(f"batches of {batch} tokens")
             recipe = replace(recipe, learning=replace(recipe.learning, batch=batch))
@@ -239,7 +241,7 @@ def fill_in(recipe: NetRecipe, vocabulary: int) -> NetRecipe:
 def useful_length(recipe: NetRecipe, store: TokenStore) -> int:
     """The maximum useful sequence length: an eighth of the text, or its longest sentence for formats of sentences."""
     most = int(2 ** math.floor(math.log2(max(store.info.tokens / 8, _MIN_LENGTH))))
-    if recipe.sequence.format in ("sentences", "sentence-pair"):
+    if recipe.sequence.format in ("sentences", "consecutive", "sentence-pair"):
         longest = int(np.diff(store.sentences.astype(np.int64)).max(initial=0))
         pair = 2 if recipe.sequence.format == "sentence-pair" or any(one.copies > 1 for one in recipe.objectives) else 1
         if any(one.groups_sentences for one in recipe.objectives):

@@ -68,6 +68,17 @@ class SentenceBatches(ObjectiveBatches):
         """The number of groups longer than a row."""
         return len(self.found.starts) - len(self.groups.starts)
 
+    def remarks(self) -> list[str]:
+        if not self.left_out:
+            return []
+        return [
+            f"{self.left_out:,} of {len(self.found.starts):,} groups of {self.head.members} sentences for "
+            f"{self.head.name} are longer than {self.recipe.sequence.length} tokens together and were left out"
+        ]
+
+    def metrics(self) -> dict[str, int]:
+        return {"left_out_groups": self.left_out} if self.left_out else {}
+
     def _build_rows(self, seed: int, variant: int, length: int) -> BatchRows:
         # A shorter length, as in a first phase of training, would leave groups out.
         rng = self.layout_rng(seed, variant)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +19,6 @@ from firth.objectives.heads.head import ObjectiveHead
 from firth.objectives.heads.sentences import SentenceHead
 from firth.objectives.sentences import LabelledObjective, SentenceObjective
 from firth.objectives.sequences import Integers
-from firth.progress import note
 from firth.text.corpus import Corpus
 from firth.tokens.build import open_store
 from firth.tokens.store import TokenStore
@@ -44,10 +44,16 @@ class SourceMixture(MixtureSource):
         batches: list[EpochSource] = [one.batches for one in sources]
         super().__init__(batches, step_shares([one.share for one in sources]), seed)
 
-    @property
-    def left_out(self) -> int:
-        """The number of pairs and groups longer than a row."""
-        return sum(one.left_out for one in self.sources if isinstance(one, Batches))
+    def remarks(self) -> list[str]:
+        """What the user should know about the texts."""
+        return [remark for one in self.sources if isinstance(one, Batches) for remark in one.remarks()]
+
+    def metrics(self, cursor: Cursor) -> dict[str, Any]:
+        """The mixture up to a cursor, and what is not trained on, for the manifest."""
+        counts = Counter[str]()
+        for one in self.sources:
+            counts.update(one.metrics() if isinstance(one, Batches) else {})
+        return {"mixture": self.report(cursor), **counts}
 
     def report(self, cursor: Cursor) -> dict[str, Any]:
         """For each objective the share of the steps that is planned, the steps before a cursor, and its tokens."""
@@ -101,11 +107,6 @@ def source_mixture(
             continue
         labels = document_labels(head.objective, texts[kind], stores[kind], tokenizer)
         groups = SentenceBatches(recipe, stores[kind], head, seed, labels)
-        if groups.left_out:
-            note(
-                f"{groups.left_out:,} of {len(groups.found.starts):,} groups of {head.members} sentences for "
-                f"{head.name} are longer than {recipe.sequence.length} tokens together and were left out"
-            )
         sources.append(NamedSource(head.name, groups, _share(head.objective)))
     if not sources:
         wanted = next(one.objective.source for one in heads)

@@ -21,7 +21,7 @@ from firth.nets.encoders.bidirectional import BidirectionalLstm
 from firth.nets.encoders.convolution import Convolution
 from firth.nets.encoders.encoder import Encoder
 from firth.nets.encoders.feedforward import Bilinear, IdentityEncoder, WindowEncoder
-from firth.nets.encoders.recurrent import Lstm, Recurrent
+from firth.nets.encoders.recurrent import Gru, Lstm, Recurrent
 from firth.nets.encoders.transformer import Transformer
 from firth.nets.languages import LanguageVotes
 from firth.nets.outputs.clusters import AdaptiveSoftmax, ClassSoftmax
@@ -48,6 +48,7 @@ _ENCODERS: dict[str, type[Encoder]] = {
     "bilinear": Bilinear,
     "cnn": Convolution,
     "rnn": Recurrent,
+    "gru": Gru,
     "lstm": Lstm,
     "bilstm": BidirectionalLstm,
     "transformer": Transformer,
@@ -356,9 +357,9 @@ def build_network(
         return network
 
 
-def build_second_network(recipe: NetRecipe, first: Network) -> Network:
-    """A new network that shares the embedding of the first one; weights are drawn from the global generator."""
-    network = Network(recipe, first.vocabulary, first.embedding)
+def build_second_network(recipe: NetRecipe, first: Network, *, shared: bool = True) -> Network:
+    """A new network that shares the embedding of the first one, if `shared`; weights are from the global generator."""
+    network = Network(recipe, first.vocabulary, first.embedding if shared else None)
     if recipe.encoder.init == "adjacent":
         init_adjacent_heads(network.embedding, cast(Transformer, network.encoders[0]), first.recipe.encoder)
     return network

@@ -18,9 +18,9 @@ from firth.tokens.recipe import TokenizerRecipe
 
 Format = Literal[
     "stream", "contiguous", "contiguous-pair", "sentences", "segment-pair", "sentence-pair", "full-sentences",
-    "doc-sentences", "parallel",
+    "doc-sentences", "consecutive", "parallel",
 ]  # fmt: skip
-Kind = Literal["none", "window", "bilinear", "cnn", "rnn", "lstm", "bilstm", "transformer"]
+Kind = Literal["none", "window", "bilinear", "cnn", "rnn", "gru", "lstm", "bilstm", "transformer"]
 Output = Literal[
     "full", "tied", "classes", "huffman", "tree", "importance", "nce", "negative", "adaptive", "adaptive-tied",
     "direct", "none",
@@ -211,7 +211,8 @@ class SequenceRecipe:
     format: Format = "stream"
     """A stream of sentences, each with its end, in random rows or contiguous from step to step, or contiguous with two
     segments after each part; single sentences; two segments or sentences; as many as fit, across documents or within
-    one, the last cut at a word if it is long; or a source and its target."""
+    one, the last cut at a word if it is long; batches of consecutive sentences, long ones truncated; or a source and
+    its target."""
     length: int = 128
     """Maximal tokens of a sequence, special ones included, and number of positions."""
 

@@ -70,10 +70,12 @@ def load_tensors(network: nn.Module, arrays: Arrays) -> None:
         tensor.data = _copy(arrays[name])  # tied tensors stay tied
 
 
-def restore_second_network(recipe: NetRecipe, first: Network, tensors: Mapping[str, Tensor]) -> Network:
-    """A network that shares the embedding of the first one, with saved tensors for the rest, which are checked."""
+def restore_second_network(
+    recipe: NetRecipe, first: Network, tensors: Mapping[str, Tensor], *, shared: bool = True
+) -> Network:
+    """A network that shares the embedding of the first one, if `shared`; saved tensors for the rest are checked."""
     with torch.device("meta"), _SkipInit():  # nothing of the recipe's size is allocated before the check
-        network = Network(recipe, first.vocabulary, first.embedding)
+        network = Network(recipe, first.vocabulary, first.embedding if shared else None)
     shared = {id(tensor) for tensor in own_tensors(first).values()}
     own = {name: tensor for name, tensor in own_tensors(network).items() if id(tensor) not in shared}
     arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}

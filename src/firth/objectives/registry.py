@@ -18,12 +18,14 @@ from firth.objectives.mlm import MaskedLM
 from firth.objectives.nli import NaturalLanguageInference
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.plm import PermutationLM
+from firth.objectives.quick_thought import QuickThought
 from firth.objectives.ranking import Ranking
 from firth.objectives.relevance import Relevance
 from firth.objectives.reordering import SentenceReordering
 from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
 from firth.objectives.seq2seq import SequenceToSequence
+from firth.objectives.skip_thought import SkipThought
 from firth.objectives.spans import SpanCorruption
 from firth.objectives.tlm import TranslationLM
 from firth.objectives.token_labels import Capitalisation, TokenDocument
@@ -61,6 +63,8 @@ OBJECTIVES: dict[str, type[Objective]] = {
         NaturalLanguageInference,
         Neighbours,
         ResponseMatching,
+        QuickThought,
+        SkipThought,
     )
 }
 

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 Integers = npt.NDArray[np.int64]
+SENTENCES, DOCUMENTS = "sentences", "documents"
+"""Labels of the sequences of consecutive sentences: the number of each in the text, and that of its document."""
 
 
 class StoredText(NamedTuple):

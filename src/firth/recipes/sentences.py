@@ -9,6 +9,8 @@ from firth.nets.sentence_recipe import SentenceRecipe
 from firth.objectives.contrastive import Contrastive
 from firth.objectives.matching import Neighbours, ResponseMatching
 from firth.objectives.nli import NaturalLanguageInference
+from firth.objectives.quick_thought import QuickThought
+from firth.objectives.skip_thought import SkipThought
 from firth.recipes.nets import bert, lstm
 from firth.tokens.recipe import TokenizerRecipe
 
@@ -75,4 +77,34 @@ def use_dan() -> NetRecipe:
             attention_dropout=0.0,
         ),
         sentence=SentenceRecipe(pooling="mean", bigrams=200_000, layers=2, similarity="angular"),
+    )
+
+
+def skip_thoughts() -> NetRecipe:
+    """A GRU reads a sentence, and two decoders write the sentences before and after it from its vector."""
+    return NetRecipe(
+        tokenizer=TokenizerRecipe(model="words", vocab_size=20_000, lowercase=True),
+        embedding=EmbeddingRecipe(width=620),
+        encoder=EncoderRecipe(
+            kind="gru", layers=1, width=2400, ffn_width=0, heads=1, norm="none", dropout=0.0, attention_dropout=0.0
+        ),
+        visibility="causal",
+        objectives=(SkipThought(),),
+        output=OutputRecipe(kind="full"),
+        sequence=SequenceRecipe(format="consecutive", length=32),
+        learning=LearningRecipe(optimiser="adam", batch=2048, clip=5.0, weight_decay=0.0),
+    )
+
+
+def quick_thoughts() -> NetRecipe:
+    """Skip-thoughts without decoders: a sentence finds its neighbours among all of its batch, read by a second GRU."""
+    base = skip_thoughts()
+    return replace(
+        base,
+        tokenizer=replace(base.tokenizer, vocab_size=50_000),
+        encoder=replace(base.encoder, width=600),
+        visibility="forward+backward",
+        objectives=(QuickThought(),),
+        output=OutputRecipe(kind="none"),
+        learning=replace(base.learning, batch=8192),
     )

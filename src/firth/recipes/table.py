@@ -196,6 +196,9 @@ RECIPES: dict[str, RecipeEntry] = {
     "t5-1.1": _entry(denoising.t5_1_1, 2020, "Shazeer, GLU Variants Improve Transformer", "t5"),
     "mass": _entry(denoising.mass, 2019,
         "Song et al., MASS: Masked Sequence to Sequence Pre-training for Language Generation", "transformer", "xlm"),
+    "skip-thoughts": _entry(sentences.skip_thoughts, 2015, "Kiros et al., Skip-Thought Vectors", "lstm", "skipgram"),
+    "quick-thoughts": _entry(sentences.quick_thoughts, 2018,
+        "Logeswaran and Lee, An Efficient Framework for Learning Sentence Representations", "skip-thoughts"),
     "simcse": _entry(
         sentences.simcse, 2021, "Gao et al., SimCSE: Simple Contrastive Learning of Sentence Embeddings", "bert"
     ),
