@@ -62,6 +62,8 @@ _NETS = {
     "transformer-xl": f"{_BRIEF} {_TRANSFORMER} --set memory.length=16",
     "unilm": f"{_BRIEF} {_TRANSFORMER}",
     "simcse": f"{_BRIEF} {_TRANSFORMER}",
+    "skip-thoughts": f"{_BRIEF} {_TINY}",
+    "quick-thoughts": f"{_BRIEF} {_TINY}",
     "xlnet": f"{_BRIEF} {_TRANSFORMER} --set memory.length=16",
 }
 _DECODER = "--set decoder.width=16 --set decoder.ffn_width=32 --set decoder.heads=2 --set decoder.layers=1"

@@ -108,15 +108,18 @@ def adapt(
     layout: options.Layout = "auto",
     licence: options.Licence = None,
     pair: options.Pair = None,
+    expand: Annotated[Path | None, Option("--expand", help="Word vectors whose words a network gets.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Continue training on domain text: extend a vocabulary, add n-gram counts, train vectors and networks further.
 
     Example: firth adapt kn --add june.txt --remove may.txt -o kn-june
+
+    Example: firth adapt quick --expand glove -o quick-large
     """
     with checking_arguments():
-        if not (corpus or add or remove or pair):
-            raise ArgumentError("nothing to adapt to was given: name a corpus, or --add or --remove.")
+        if not (corpus or add or remove or pair or expand):
+            raise ArgumentError("nothing to adapt to was given: name a corpus, or --add, --remove or --expand.")
         check_budget(budget)
         check_reading(layout, encoding, [*(corpus or []), valid])
         check_licence(licence)
@@ -139,6 +142,7 @@ def adapt(
         layout=layout,
         licence=licence,
         pair=pair,
+        expand=expand,
     )
     _print_result(as_json, out)
 

@@ -83,6 +83,7 @@ def adapt(
     layout: str = "auto",
     licence: str | None = None,
     pair: str | None = None,
+    expand: str | Path | None = None,
 ) -> AnyModel:
     """The model after further training on the corpora, saved in the folder `out`.
 
@@ -91,7 +92,8 @@ def adapt(
     with `remove` subtracted. Skip-gram, CBOW and fastText vectors are trained further, with new words. Networks, also
     those of fine-tuned models, are trained further with the same tokens as long as `budget` allows; `resume` continues
     an interrupted run. `licence` is that of the corpora, which is recorded after the licence of the model's own text.
-    `pair` names the columns of parallel text, or two files without a corpus.
+    `pair` names the columns of parallel text, or two files without a corpus. `expand` is the folder of word vectors
+    whose words a network of whole words gets, by a linear map; nothing is trained.
     """
     folder, settings = require_path(out, "out", "the folder to write"), setting_list(settings)
     add, remove = require_list(add, "add"), require_list(remove, "remove")
@@ -109,9 +111,11 @@ def adapt(
         )
     else:
         require_free(folder)
-    if not (corpora or add or remove or pair):
-        raise RecipeError("nothing to adapt to was given: name a corpus, or --add or --remove.")
+    if not (corpora or add or remove or pair or expand):
+        raise RecipeError("nothing to adapt to was given: name a corpus, or --add, --remove or --expand.")
     old = without_tasks(load(model))
+    if expand is not None:
+        return _expand(artifact, old, expand, folder, bool(corpora or add or remove or pair or settings or budget))
     require_pairs(old.recipe, pair)
     _require_own_format(old)
     own_licence = artifact.manifest.corpus.get("licence")
@@ -157,6 +161,16 @@ def adapt(
     with training_place(folder, resume):
         adapt_model(old, run).save(folder, run, base_name(artifact.manifest.name), run.seed, {})
     return cast(AnyModel, load(folder, verify=False))
+
+
+def _expand(artifact: Artifact, old: Any, vectors: str | Path, out: Path, has_more: bool) -> AnyModel:
+    """A network with the words of other vectors."""
+    from firth.fit.expansion import adapt_by_expansion
+
+    if has_more:
+        raise RecipeError("--expand adds words to a model as it is: leave the text, --set and --budget out.")
+    adapt_by_expansion(artifact, old, require_path(vectors, "expand", "the folder of word vectors"), out)
+    return cast(AnyModel, load(out, verify=False))
 
 
 def _require_own_format(old: Any) -> None:

@@ -42,4 +42,4 @@ class QuickThought(NeighbourObjective):
 
     @property
     def predicted(self) -> float:
-        return 0.05  # one for each sentence
+        return 1 / 16  # one for each sentence

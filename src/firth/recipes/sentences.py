@@ -97,7 +97,7 @@ def skip_thoughts() -> NetRecipe:
 
 
 def quick_thoughts() -> NetRecipe:
-    """Skip-thoughts without decoders: a sentence finds its neighbours among all of its batch, read by a second GRU."""
+    """Skip-thoughts without decoders: a sentence finds its neighbours among those of its batch."""
     base = skip_thoughts()
     return replace(
         base,
