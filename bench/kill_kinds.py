@@ -119,6 +119,11 @@ _FURTHER = {
     "train infersent": Kind(
         "", f"train infersent IN/labelled.tsv -o OUT --threads 1 {_BRIEF} {_TINY} {_GROUPS}", resumes=True
     ),
+    "train gensen": Kind(
+        "",
+        f"train gensen IN/text.txt IN/labelled.tsv IN/languages.tsv -o OUT --threads 1 {_BRIEF} {_TINY} {_GROUPS}",
+        resumes=True,
+    ),
     "train use-dan": Kind(
         "",
         f"train use-dan IN/text.txt IN/labelled.tsv -o OUT --threads 1 {_BRIEF} {_TINY} {_GROUPS} "

@@ -59,7 +59,8 @@ def open_small(name: str, length: int = 32) -> tuple[TrainingModule, Batches]:
     module.network.output.prepare(store)
     module.progress = 1.0  # in the last stage
     recipe = module.network.recipe
-    if isinstance(head := module.objectives[0], SentenceHead):  # the batches are for one of the objectives
+    head = max(module.objectives, key=lambda one: module._expected_flops([one], length))
+    if isinstance(head, SentenceHead):  # the batches are for one of the objectives
         return module, SentenceBatches(recipe, store, head, 0, np.arange(store.info.documents) % 3)
     return module, make_batches(recipe, store, module.objectives, 0)
 

@@ -220,6 +220,31 @@ def test_any_encoder_is_adapted_with_hard_negatives(tmp_path: Path) -> None:
         firth.adapt(tmp_path / "b", write_pairs(tmp_path), out=tmp_path / "x", settings=[*own, "sentence.layers=1"])
 
 
+def test_tasks_of_gensen_are_those_of_the_texts_given(tmp_path: Path) -> None:
+    """Translation and parsing are left out without such texts, with a note; inference is every tenth step."""
+    text, pairs = write_text(tmp_path), write_pairs(tmp_path)
+    translations, trees = tmp_path / "de.tsv", tmp_path / "trees.tsv"
+    translations.write_text("en\tde\n" + "".join(f"a {one}\tein {one}\n" for one in THINGS))
+    trees.write_text("text\ttree\n" + "".join(f"a {one}\t( NP ( DT ) ( NN ) )\n" for one in THINGS))
+    small = [*SMALL, "encoder.width=8"]
+    train("gensen", text, pairs, translations, trees, out=tmp_path / "four", settings=small)
+    train("gensen", text, pairs, out=tmp_path / "two", settings=small)
+    four, two = (json.loads((tmp_path / one / "manifest.json").read_text()) for one in ("four", "two"))
+    shares = {name: one["share"] for name, one in four["metrics"]["mixture"].items()}
+    assert shares == {"nli": 0.1, "neighbour-generation": 0.3, "translation": 0.3, "parsing": 0.3}
+    assert {name: one["share"] for name, one in two["metrics"]["mixture"].items()} == {
+        "nli": 0.1,
+        "neighbour-generation": 0.9,
+    }
+    assert list(two["recipe"]["objectives"]) == ["neighbour-generation", "nli"]
+    assert sorted(four["corpus"]["sources"]) == ["labels", "text", "translations", "trees"]
+    model = firth.load(tmp_path / "four")
+    states = model.layers(["the red cat is here"])[0]
+    ahead, back = states[-2:]
+    expected = np.concatenate([ahead[-1], back[0]])
+    np.testing.assert_allclose(model.embed(["the red cat is here"])[0], expected, rtol=1e-5, atol=1e-6)
+
+
 def test_pairs_from_python(tmp_path: Path) -> None:
     items = [{"label": label, "text_a": one, "text_b": two} for label, one, two in rows(30)]
     train("infersent", items, out=tmp_path / "m", settings=SMALL, budget="500tok")

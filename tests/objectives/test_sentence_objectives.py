@@ -23,15 +23,17 @@ from firth.nets.sentence_pooling import pair_hashes
 from firth.nets.sentence_recipe import SentenceRecipe
 from firth.objectives.contrastive import ContrastiveNLI
 from firth.objectives.heads.build import make_heads
+from firth.objectives.heads.generation import GenerationHead
 from firth.objectives.heads.sentences import SentenceHead
 from firth.objectives.matching import Neighbours, ResponseMatching
 from firth.objectives.nli import NaturalLanguageInference
 from firth.tokens.store import TokenStore
-from firth.tokens.tokenizer import FIRST_WORD
+from firth.tokens.tokenizer import EOS, FIRST_WORD
 from tests.objectives.small_stores import numbered, small_recipe, small_vocabulary, store_of
 
 Array = npt.NDArray[np.float64]
 NAMES = ("nli", "contrastive-nli", "neighbours", "response")
+GENERATED = ("neighbour-generation", "translation", "parsing")
 POOLINGS: tuple[Any, ...] = ("mean", "max", "first", "last", "ends", "sqrt")
 # Premises 5..7, 8..9, 10 are read twice, with an entailed and a contradicting sentence; the last pair is neutral.
 PAIRS = [
@@ -182,7 +184,37 @@ def test_the_ends_of_both_directions(tmp_path: Path) -> None:
     assert np.all(np.abs(after - before) > 1e-9), "both halves depend on the last token"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", GENERATED)
+def test_texts_are_written_from_the_vector_of_the_other_sentence(name: str, tmp_path: Path) -> None:
+    """The loss of packed rows is the sum of those of single texts, each read after the vector of its pair."""
+    network, head, batch = made(name, tmp_path)
+    assert isinstance(head, GenerationHead)
+    assert head.targets == ((1, 0) if name == "neighbour-generation" else (1,))
+    found, ids = vectors_by_hand(network, batch), batch.ids.flatten()
+    weight, bias = (one.detach() for one in (head.output.weight, head.output.bias))  # type: ignore[union-attr]
+    total, count = 0.0, 0
+    for number, positions in enumerate(sentences_of(batch)):
+        member, other = number % 2, number + 1 - 2 * (number % 2)
+        if member not in head.targets:
+            continue
+        decoder = head.decoders[head.targets.index(member)]
+        inside = slice(positions[0] - 1, positions[-1] + 1)  # from the token before the text on
+        with torch.no_grad():
+            embedded = head.table(ids[inside])[None]
+            owners = torch.zeros(1, embedded.shape[1], dtype=torch.int64)
+            states = decoder(embedded, None, torch.from_numpy(found[other])[None], owners)[0]
+        logs = (states @ weight.T + bias).log_softmax(-1)
+        wanted = ids[inside.start + 1 : inside.stop + 1]
+        assert int(wanted[-1]) == EOS
+        total -= float(logs[torch.arange(len(wanted)), wanted].sum())
+        count += len(wanted)
+    loss = head.loss(network, network(batch, head.positions(batch)), batch, None)
+    assert loss.count == head.count(batch) == count
+    assert float(loss.total.detach()) == pytest.approx(total, rel=1e-9)
+    assert head.saved_tensors() == {}
+
+
+@pytest.mark.parametrize("name", [*NAMES, *GENERATED])
 def test_gradients_are_those_of_finite_differences(name: str, tmp_path: Path) -> None:
     part = SentenceRecipe(pooling="mean", bigrams=50, layers=2, width=6)
     network, head, batch = made(name, tmp_path, part)

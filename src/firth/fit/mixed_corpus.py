@@ -15,7 +15,7 @@ from firth.nets.recipe import NetRecipe
 from firth.objectives.sentences import LabelledObjective
 from firth.progress import note
 from firth.text.corpus import Corpus
-from firth.text.parallel import ParallelCorpus, is_parallel
+from firth.text.parallel import ParallelCorpus, is_parallel, read_parallel, table_columns
 
 NEEDED: dict[Source, str] = {
     "text": "text: name a file of it",
@@ -74,6 +74,8 @@ def open_sources(recipe: NetRecipe, texts: Sequence[Any], **reading: Any) -> Mix
         found.append(("text", open_corpus(kinds["text"], **reading)))
     if "translations" in kinds:
         found.append(("translations", open_pairs(kinds["translations"], None, reading.get("encoding"))))
+    if "trees" in kinds:
+        found.append(("trees", read_parallel(*kinds["trees"], pair="text,tree", encoding=reading.get("encoding"))))
     if "labels" in kinds:
         found.append(("labels", open_labelled_pairs(kinds["labels"], reading.get("encoding"))))
     inputs = tuple(one for _, corpus in found for one in corpus.inputs)
@@ -91,6 +93,8 @@ def kind_of(text: Any) -> Source:
         return "text"
     if pair_columns(text) is not None:
         return "labels"
+    if set(table_columns(text)) >= {"text", "tree"}:
+        return "trees"
     return "translations" if is_parallel(text) else "text"
 
 
@@ -102,6 +106,10 @@ def with_sources(recipe: NetRecipe, corpus: Corpus, *, further: bool = False) ->
     if not mixes_sources(recipe):
         return recipe
     given: set[Source] = {kind for kind, _ in corpus.sources} if isinstance(corpus, MixedCorpus) else {"text"}
+    absent = [one for one in recipe.objectives if one.source not in given and one.is_optional]
+    for one in absent:
+        note(f"{one.name} is not trained: there are no {NEEDED[one.source]}")
+    recipe = replace(recipe, objectives=tuple(one for one in recipe.objectives if one not in absent))
     lacking = [one for one in recipe.objectives if one.source not in given]
     others = tuple(one for one in recipe.objectives if one not in lacking)
     names = "+".join(one.name for one in others)

@@ -85,8 +85,8 @@ def unset_fields(recipe: NetRecipe, settings: Sequence[str], size: str | None) -
     """The fields that a run may change from the recipe's values."""
     defaults = [f"{one.name}.{field}" for one in recipe.objectives for field in one.small_run_defaults()]
     # A text may have no examples of some objectives.
-    optional = [one.name for one in recipe.objectives if one.lays_out or one.requires]
-    if any(one.lays_out for one in recipe.objectives):
+    optional = [one.name for one in recipe.objectives if one.lays_out or one.requires or one.is_optional]
+    if any(one.lays_out or one.is_optional for one in recipe.objectives):
         defaults += ["objectives", "embedding.segments"]
         defaults += [name for name in known_fields(recipe) if name.partition(".")[0] in optional]
     names = {name for name in (*_RESOLVED, *_FROM_TEXT, *_DROPOUTS, *defaults) if is_unset(settings, name)}

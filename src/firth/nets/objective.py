@@ -52,6 +52,8 @@ class Objective(ABC):
     """Whether its noise needs the begins of sentences within sequences (`Batch.sentence_starts`)."""
     lays_out: ClassVar[bool] = False
     """Whether it has sequences of its own, which its head makes of the text (`ObjectiveHead.lay_out`)."""
+    is_optional: ClassVar[bool] = False
+    """Whether it is left out if there is no text of its kind."""
     needs_output: ClassVar[bool] = True
     """Whether its loss uses the network's output layer."""
     reads_both_sides: ClassVar[bool] = False

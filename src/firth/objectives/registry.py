@@ -13,6 +13,7 @@ from firth.objectives.dialogue import DialogueLM
 from firth.objectives.discourse import DiscourseRelation
 from firth.objectives.distance import SentenceDistance
 from firth.objectives.fragments import MaskedFragment
+from firth.objectives.generation import NeighbourGeneration, ParseGeneration, TranslationGeneration
 from firth.objectives.matching import Neighbours, ResponseMatching
 from firth.objectives.mlm import MaskedLM
 from firth.objectives.nli import NaturalLanguageInference
@@ -63,6 +64,9 @@ OBJECTIVES: dict[str, type[Objective]] = {
         NaturalLanguageInference,
         Neighbours,
         ResponseMatching,
+        NeighbourGeneration,
+        TranslationGeneration,
+        ParseGeneration,
         QuickThought,
         SkipThought,
     )

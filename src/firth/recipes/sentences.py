@@ -7,6 +7,7 @@ from dataclasses import replace
 from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, LearningRecipe, NetRecipe, OutputRecipe, SequenceRecipe
 from firth.nets.sentence_recipe import SentenceRecipe
 from firth.objectives.contrastive import Contrastive
+from firth.objectives.generation import NeighbourGeneration, ParseGeneration, TranslationGeneration
 from firth.objectives.matching import Neighbours, ResponseMatching
 from firth.objectives.nli import NaturalLanguageInference
 from firth.objectives.quick_thought import QuickThought
@@ -77,6 +78,28 @@ def use_dan() -> NetRecipe:
             attention_dropout=0.0,
         ),
         sentence=SentenceRecipe(pooling="mean", bigrams=200_000, layers=2, similarity="angular"),
+    )
+
+
+def gensen() -> NetRecipe:
+    """A bidirectional GRU trained by neighbours, inference and, where given, translation and parsing."""
+    return NetRecipe(
+        tokenizer=TokenizerRecipe(model="words", vocab_size=50_000, lowercase=True),
+        embedding=EmbeddingRecipe(width=512),
+        encoder=EncoderRecipe(
+            kind="gru", layers=1, width=1024, ffn_width=0, heads=1, norm="none", dropout=0.3, attention_dropout=0.0
+        ),
+        visibility="forward+backward",
+        objectives=(
+            NaturalLanguageInference(layers=1, activation="relu", share=0.1),
+            NeighbourGeneration(),
+            TranslationGeneration(),
+            ParseGeneration(),
+        ),
+        output=OutputRecipe(kind="none"),
+        sequence=SequenceRecipe(format="sentences"),
+        sentence=SentenceRecipe(pooling="ends"),
+        learning=LearningRecipe(optimiser="adam", batch=2048, weight_decay=0.0),
     )
 
 

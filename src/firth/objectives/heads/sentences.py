@@ -53,11 +53,15 @@ class SentenceHead(ObjectiveHead):
 
     def vectors(self, network: Network, states: HiddenStates, batch: Batch) -> Sequence[Tensor]:
         """(groups, width) for each member of the groups."""
+        found = self.all_vectors(network, states, batch)
+        return found.view(-1, self.members, found.shape[-1]).unbind(1)
+
+    def all_vectors(self, network: Network, states: HiddenStates, batch: Batch) -> Tensor:
+        """(sequences, width): the vectors of all sentences, in the order of the batch."""
         positions, firsts = self.positions(batch), first_positions(batch)
         groups = torch.searchsorted(firsts, positions, right=True) - 1
         ids = batch.ids.flatten()[positions]
-        found = network.sentence(states.at(positions), ids, groups, len(firsts))
-        return found.view(-1, self.members, found.shape[-1]).unbind(1)  # type: ignore[no-any-return]
+        return network.sentence(states.at(positions), ids, groups, len(firsts))  # type: ignore[no-any-return]
 
     def expected_counts(self, length: int) -> dict[str, float]:
         return {self.name: self.predictions / (self.members * min(length, self.sentence_length))}
@@ -111,9 +115,14 @@ def adjacent_sentences(text: StoredText) -> SentenceGroups:
 def labelled_pairs(text: StoredText, labels: Integers | None) -> SentenceGroups:
     """The documents of two sentences that have a label."""
     assert labels is not None
-    documents = text.documents
-    chosen = np.flatnonzero((np.diff(documents) == 2) & (labels >= 0))
-    first, bounds = documents[:-1][chosen], text.sentences
+    return document_pairs(text, labels)
+
+
+def document_pairs(text: StoredText, labels: Integers | None = None) -> SentenceGroups:
+    """The documents of two sentences; with labels, those that have one."""
+    has_two = np.diff(text.documents) == 2
+    chosen = np.flatnonzero(has_two if labels is None else has_two & (labels >= 0))
+    first, bounds = text.documents[:-1][chosen], text.sentences
     starts = np.stack([bounds[first], bounds[first + 1]], 1)
     ends = np.stack([bounds[first + 1], bounds[first + 2]], 1)
-    return SentenceGroups(starts, ends, labels[chosen])
+    return SentenceGroups(starts, ends, None if labels is None else labels[chosen])
