@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import firth
+from firth.apply.similarity import text_similarities
 from firth.errors import CorpusError, RecipeError
 from firth.fit.batches import Cursor
 from firth.fit.labelled_pairs import open_labelled_pairs, pair_columns, read_pair_labels
@@ -287,3 +288,34 @@ def test_empty_sentences_are_counted(tmp_path: Path) -> None:
     assert "1 example was without text and left out." in outcome.err
     store = json.loads((tmp_path / "m" / "manifest.json").read_text())["corpus"]
     assert store["documents"] == 60
+
+
+def test_vectors_of_use_are_compared_by_the_angle(tmp_path: Path) -> None:
+    model = train("use-dan", write_text(tmp_path), write_pairs(tmp_path), out=tmp_path / "m", settings=DAN)
+    texts = ["the red cat is here", "a dog is here", "the old hen is here"]
+    one, two = model.embed(["the big cow is here", texts[1]]).astype(np.float64)
+    cosine = float(one @ two / np.linalg.norm(one) / np.linalg.norm(two))
+    (tmp_path / "lines.txt").write_text("\n".join(texts) + "\n")
+    given = ("--sentences", tmp_path / "lines.txt", "the big cow is here", "--json")
+    found = command("similar", tmp_path / "m", *given).json
+    scores = {near["text"]: near["score"] for near in found["queries"][0]["neighbours"]}
+    assert scores[texts[1]] == pytest.approx(1 - np.arccos(cosine) / np.pi, abs=1e-5)
+    assert text_similarities(model, [1.0, 0.0, -1.0]).tolist() == pytest.approx([1, 0.5, 0])
+
+
+def test_labelled_files_are_checked(tmp_path: Path) -> None:
+    found = [
+        ("entailment", "a cat is here", "a cat"),
+        ("-", "a dog", "a hen"),
+        ("entailment", "a cat is here", "a cat"),
+    ]
+    path = write_pairs(tmp_path, [*found, ("neutral", "a fox", "")])
+    report = command("check", path, "--json").json
+    assert report["labels"] == {"entailment": 2, "-": 1}  # the pair without text is left out
+    assert report["pairs"] == 4
+    problems = {one["what"]: one["message"] for one in report["problems"]}
+    assert problems.keys() == {"few-pairs", "empty-sides", "duplicate-pairs", "one-label", "missing-label", "undecided"}
+    assert problems["empty-sides"].startswith("1 pairs have a side without text")
+    shown = command("check", path).out
+    assert "entailment 2" in shown
+    assert "one-label" in shown

@@ -18,6 +18,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from firth.errors import CorpusError
+from firth.fit.labelled_pairs import count_labels, open_labelled_pairs, read_pair_labels
+from firth.fit.mixed_corpus import kind_of
 from firth.report.suite_files import read_contexts, read_labelled, read_pairs, read_questions
 from firth.tasks.readers.reader import read_task
 from firth.tasks.task_file import read_tasks
@@ -268,6 +270,18 @@ def read_table_pairs(path: Path) -> None:
         build_store(corpus, words(), Path(folder), threads=1).verify()
 
 
+def read_labelled_pairs(path: Path) -> None:
+    """Read labelled pairs as training does, with the labels of the documents of their store."""
+    kind_of(path)
+    corpus = open_labelled_pairs([path])
+    count_labels(corpus)
+    corpus.key()
+    with TemporaryDirectory() as folder:
+        store = build_store(corpus, words(), Path(folder), threads=1)
+        labels = read_pair_labels(corpus, store, words(), ("entailment", "neutral"), complete=False)
+        assert len(labels) == store.info.documents
+
+
 def line_pairs(folder: Path) -> list[Path]:
     """A folder with two files whose lines correspond."""
     for name, lines in (("a.en", ENGLISH), ("a.zh", CHINESE)):
@@ -334,6 +348,17 @@ READERS: Sequence[FuzzReader] = (
             },
         ),
         read_table_pairs,
+    ),
+    FuzzReader(
+        "labelled-pairs",
+        partial(
+            write,
+            {
+                "a.tsv": "\n".join(["label\ttext_a\ttext_b", *(f"neutral\t{one}\t{two}" for one, two in PAIRS)]) + "\n",
+                "a.jsonl": records(*({"gold_label": "-", "sentence1": one, "sentence2": two} for one, two in PAIRS)),
+            },
+        ),
+        read_labelled_pairs,
     ),
     FuzzReader("parallel-lines", line_pairs, read_line_pairs),
     FuzzReader("multilingual", language_samples, read_languages),
