@@ -322,15 +322,25 @@ def _evaluate_task(model: Any, file: Path, page: Path | None, reading: dict[str,
     return write_task_report(_loaded(model), file, page, name=name, **reading)
 
 
-def export(model: Any, format: str, path: str | Path, *, task: str | None = None) -> dict[str, Any]:
-    """Write a model in a format of another program: arpa, brown, fasttext, glove, huggingface or word2vec.
+def export(
+    model: Any,
+    format: str,
+    path: str | Path,
+    *,
+    task: str | None = None,
+    pooling: str | None = None,
+    unit: bool = False,
+) -> dict[str, Any]:
+    """Write a model in another program's format: arpa, brown, fasttext, glove, huggingface, sentence-transformers, ...
 
-    `task` names one of several that the model was fine-tuned for. Returns what was written.
+    `task` names one of several that the model was fine-tuned for; `pooling` (whole, first or max) and `unit` are those
+    of sentence-transformers. Returns what was written.
     """
     from firth.artifact.formats import export_model
 
     target = require_path(path, "path", "the file or folder to write")
-    return export_model(for_task(_loaded(model), task), require_string(format, "format", "export"), target)
+    chosen = require_string(format, "format", "export")
+    return export_model(for_task(_loaded(model), task), chosen, target, pooling=pooling, unit=unit)
 
 
 def import_(format: str, path: str | Path, out: str | Path, *, task: str | None = None) -> AnyModel:

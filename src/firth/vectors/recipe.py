@@ -254,7 +254,7 @@ class ClassifierRecipe(SgdRecipe):
 class ImportedRecipe(VectorRecipe):
     """Vectors trained by another program."""
 
-    source: Literal["word2vec", "glove", "fasttext"] = "word2vec"
+    source: Literal["word2vec", "glove", "fasttext", "sentence-transformers"] = "word2vec"
     min_n: int = 0
     max_n: int = 0
     buckets: int = 0
