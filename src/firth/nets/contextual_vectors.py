@@ -80,7 +80,7 @@ def embed_texts(model: NetModel, texts: Sequence[str], layer: LayerName, pooling
 
 
 def pooled_sentences(model: NetModel, texts: Sequence[str]) -> Floats:
-    """(texts, width): the vectors of the network's `SentencePooling`; zeros for texts without tokens."""
+    """(texts, width): the vectors of the network's `SentencePooler`; zeros for texts without tokens."""
     encoded, pooling = encode_texts(model, texts), model.network.sentence
     found = np.zeros((len(texts), pooling.width), dtype=np.float32)
     with progress("reading", len(texts), "texts") as advance:

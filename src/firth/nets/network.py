@@ -32,7 +32,7 @@ from firth.nets.outputs.softmax import Direct, Softmax
 from firth.nets.outputs.tied_clusters import TiedAdaptiveSoftmax
 from firth.nets.outputs.trees import HuffmanTree, LearnedTree
 from firth.nets.recipe import NetRecipe
-from firth.nets.sentence_pooling import SentencePooling
+from firth.nets.sentence_pooling import SentencePooler
 from firth.nets.visibility import (
     AttentionBias,
     AttentionMask,
@@ -134,7 +134,7 @@ class Network(nn.Module):
         self.decoder = make_decoder(recipe)
         self.decoder_embedding = make_decoder_embedding(recipe, self.embedding)
         self.output: OutputLayer = make_output(recipe, vocabulary.counts, self.embedding)
-        self.sentence = SentencePooling(recipe)
+        self.sentence = SentencePooler(recipe)
 
     @property
     def visibilities(self) -> tuple[str, ...]:

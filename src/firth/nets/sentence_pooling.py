@@ -1,4 +1,4 @@
-"""SentencePooling: one vector of the hidden states of a sentence."""
+"""SentencePooler: one vector of the hidden states of a sentence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MASK = (1 << 32) - 1
 _FACTORS = (2654435761, 73244475)  # odd, below 2 ** 32
 
 
-class SentencePooling(nn.Module):
+class SentencePooler(nn.Module):
     """The states of the tokens of a sentence, without special tokens, as one vector: see `SentenceRecipe`.
 
     With bigrams, each pair of adjacent tokens has a vector, too, at a hash of their ids: the mean is that of all n

@@ -41,4 +41,5 @@ class NaturalLanguageInference(LabelledObjective):
     def build(self, recipe: NetRecipe, vocabulary: Vocabulary, network: Network) -> ObjectiveHead:
         from firth.objectives.heads.nli import InferenceHead
 
-        return InferenceHead(self, recipe, vocabulary)
+        widths = (*[self.hidden] * self.layers, len(self.labels))
+        return InferenceHead(self, recipe, vocabulary, widths, self.activation)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as f
 from torch import Tensor, nn
@@ -10,21 +12,27 @@ from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.encoders.transformer import ACTIVATIONS
 from firth.nets.network import HiddenStates, Network, Vocabulary
+from firth.nets.objective import Objective
 from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.sentences import SentenceHead, labelled_pairs, layer_flops, make_layers
-from firth.objectives.nli import NaturalLanguageInference
 from firth.objectives.sequences import Integers, SentenceGroups, StoredText
 
 
 class InferenceHead(SentenceHead):
     """-log softmax(W3 (W2 (W1 [u; v; |u - v|; u * v])))[label], u and v being the vectors of two sentences."""
 
-    def __init__(self, objective: NaturalLanguageInference, recipe: NetRecipe, vocabulary: Vocabulary) -> None:
+    def __init__(
+        self,
+        objective: Objective,
+        recipe: NetRecipe,
+        vocabulary: Vocabulary,
+        widths: Sequence[int],
+        activation: str = "none",
+    ) -> None:
+        """`widths` are those of the outputs of the layers, `activation` is between them."""
         super().__init__(objective, recipe, vocabulary)
-        width = recipe.sentence.width or recipe.width
-        widths = [4 * width, *[objective.hidden] * objective.layers, len(objective.labels)]
-        self.layers = nn.ModuleList(make_layers(widths))
-        self.activation = None if objective.activation == "none" else ACTIVATIONS[objective.activation]
+        self.layers = nn.ModuleList(make_layers([4 * (recipe.sentence.width or recipe.width), *widths]))
+        self.activation = None if activation == "none" else ACTIVATIONS[activation]
 
     def find(self, text: StoredText, labels: Integers | None) -> SentenceGroups:
         return labelled_pairs(text, labels)
