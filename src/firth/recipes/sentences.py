@@ -41,7 +41,7 @@ def infersent() -> NetRecipe:
         output=OutputRecipe(kind="none"),
         sequence=SequenceRecipe(format="sentences"),
         sentence=SentenceRecipe(pooling="max"),
-        learning=replace(base.learning, optimiser="sgd", lr=0.1, schedule="linear", warmup=0.0, clip=5.0, batch=2048),
+        learning=replace(base.learning, clip=5.0, batch=2048),
     )
 
 
@@ -78,6 +78,7 @@ def use_dan() -> NetRecipe:
             attention_dropout=0.0,
         ),
         sentence=SentenceRecipe(pooling="mean", bigrams=200_000, layers=2, similarity="angular"),
+        learning=replace(base.learning, lr=0.002),
     )
 
 
