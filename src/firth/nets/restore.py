@@ -76,8 +76,8 @@ def restore_second_network(
     """A network that shares the embedding of the first one, if `shared`; saved tensors for the rest are checked."""
     with torch.device("meta"), _SkipInit():  # nothing of the recipe's size is allocated before the check
         network = Network(recipe, first.vocabulary, first.embedding if shared else None)
-    shared = {id(tensor) for tensor in own_tensors(first).values()}
-    own = {name: tensor for name, tensor in own_tensors(network).items() if id(tensor) not in shared}
+    of_first = {id(tensor) for tensor in own_tensors(first).values()}
+    own = {name: tensor for name, tensor in own_tensors(network).items() if id(tensor) not in of_first}
     arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
     for name, tensor in own.items():
         _array(arrays, name, np.float32, tuple(tensor.shape))
