@@ -31,7 +31,8 @@ def evaluate(
     suite: Annotated[
         str,
         Argument(
-            help="words, analogies, context, probe, sentences, links, classify, task, translation, retrieval, pairs.",
+            help="words, analogies, context, senses, probe, sentences, links, classify, task, translation, retrieval, "
+            "pairs.",
             autocompletion=options.completion("suites"),
         ),
     ],

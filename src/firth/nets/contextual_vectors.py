@@ -243,6 +243,30 @@ def word_states(model: NetModel, sentences: Sequence[str], layer: LayerName) -> 
     return words
 
 
+def range_states(
+    model: NetModel, texts: Sequence[str], ranges: Sequence[tuple[int, int]], layer: LayerName = "last"
+) -> Floats:
+    """(texts, width): the mean state of the tokens of a range of characters of each text; NaN if it has none."""
+    check_layer(model, layer)
+    lines = [one_line(text) for text in texts]
+    found = model.tokenizer.encode_batch(lines)
+    encoded = [_add_special_tokens([np.array(tokens.ids, dtype=np.int64)], model.start_token) for tokens in found]
+    means = np.full((len(texts), _width(model, layer)), np.nan, dtype=np.float32)
+    for number, states in enumerate(token_states(model, encoded, layer)):
+        begin, end = (_count_letters(lines[number][:bound]) for bound in ranges[number])
+        split = model.tokenizer.presegment(lines[number])  # which offsets are into
+        offsets = [[_count_letters(split[:bound]) for bound in each] for each in found[number].offsets]
+        chosen = [row for row, (first, last) in enumerate(offsets) if first < end and begin < last]
+        if chosen:
+            means[number] = states[chosen].mean(axis=0)
+    return means
+
+
+def _count_letters(text: str) -> int:
+    """The number of characters that are not white space, which segmentation does not change."""
+    return sum(not character.isspace() for character in text)
+
+
 def nearest_occurrences(
     model: NetModel, word: str, context: str, sentences: Iterable[str] = (), count: int = 10, layer: LayerName = "last"
 ) -> list[Occurrence]:
