@@ -101,9 +101,12 @@ def test_objects_alone_are_shorter_branches(tokenizer: Tokenizer) -> None:
     assert sequence.position_ids.tolist() == [0, 1, 2, 3, 3, 4, 5, 6, 7, 7, 7, 8]
 
 
-def network_of(tokenizer: Tokenizer, layers: int) -> Network:
+def network_of(tokenizer: Tokenizer, layers: int, norm: bool = False) -> Network:
     recipe = masked()
-    recipe = replace(recipe, encoder=replace(recipe.encoder, layers=layers), objectives=())
+    embedding = replace(recipe.embedding, norm=norm)
+    output = replace(recipe.output, kind="none")
+    encoder = replace(recipe.encoder, layers=layers)
+    recipe = replace(recipe, embedding=embedding, encoder=encoder, output=output, objectives=())
     torch.manual_seed(0)
     return Network(recipe, vocabulary(tokenizer)).double().eval()
 

@@ -108,6 +108,7 @@ def adapt(
     layout: options.Layout = "auto",
     licence: options.Licence = None,
     pair: options.Pair = None,
+    entities: options.Entities = None,
     as_json: options.Json = False,
 ) -> None:
     """Continue training on domain text: extend a vocabulary, add n-gram counts, train vectors and networks further.
@@ -139,6 +140,7 @@ def adapt(
         layout=layout,
         licence=licence,
         pair=pair,
+        entities=entities,
     )
     _print_result(as_json, out)
 
@@ -258,8 +260,9 @@ def _print_finetuned(facts: dict[str, Any]) -> None:
         print(f"{row['metric']} {format_value(row['mean'])}{spread}  {' '.join(row['settings'])}".rstrip())
     print_fields({name: metrics[name] for name in ("examples", "steps", "trainable_parameters")})
     if "knowledge" in metrics:
-        found = {name: format_value(value) for name, value in metrics["knowledge"].items()}
-        print("knowledge: " + ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in found.items()))
+        names = ("triples", "names", "facts", "examples_with_facts", "dropped_facts")
+        found = (f"{format_value(metrics['knowledge'][name])} {name.replace('_', ' ')}" for name in names)
+        print(f"knowledge: {', '.join(found)}")
     for stage in metrics["stages"]:
         before, after = map(format_value, (stage["dev_loss_before"], stage["dev_loss"]))
         effect = "" if stage["dev_loss"] is None else f", loss on the text of the dev examples from {before} to {after}"
