@@ -12,8 +12,8 @@ PyKEEN is found in FOLDER, or in the folder that FIRTH_PYKEEN names, made outsid
 
     pip install --no-deps --target FOLDER pykeen class-resolver torch-max-mem torch-ppr pystow dataclasses-json \\
         docdata tabulate more-click rexmex marshmallow marshmallow-enum typing-inspect mypy-extensions pandas \\
-        python-dateutil pytz tzdata six optuna click-default-group more-itertools scikit-learn joblib threadpoolctl colorlog \\
-        alembic sqlalchemy requests urllib3 idna certifi charset-normalizer
+        python-dateutil pytz tzdata six optuna click-default-group more-itertools scikit-learn joblib threadpoolctl \\
+        colorlog alembic sqlalchemy requests urllib3 idna certifi charset-normalizer
 
 so that its torch and NumPy are those of Firth. Without it, Firth alone is measured, and a line says so.
 """
