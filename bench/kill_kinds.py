@@ -149,6 +149,12 @@ _FURTHER = {
         "", f"finetune IN/gpt generate --train IN/pairs.tsv --dev IN/pairs.tsv -o OUT {_EPOCHS}", resumes=True
     ),
     "finetune many": Kind("", f"finetune IN/bert many --tasks IN/tasks.toml -o OUT {_EPOCHS}", resumes=True),
+    "finetune knowledge": Kind(
+        "",
+        f"finetune IN/bert classify {_EXAMPLE_FILES} -o OUT {_EPOCHS} --knowledge IN/graph.spo --shuffle-graph "
+        "--set learning.batch=4",
+        resumes=True,
+    ),
     "finetune vectors": Kind("", f"finetune IN/skipgram classify {_EXAMPLE_FILES} -o OUT {_EPOCHS}", resumes=True),
     "finetune linear": Kind("", f"finetune IN/mkn3 classify {_EXAMPLE_FILES} -o OUT", resumes=True),
 }
@@ -228,6 +234,8 @@ def write_texts(inputs: Path) -> None:
     rows = [f"{'even' if len(line) % 2 == 0 else 'odd'}\t{line}" for line in lines]
     (inputs / "train.tsv").write_text("\n".join(["label\ttext_a", *rows[:_EXAMPLES]]) + "\n")
     (inputs / "dev.tsv").write_text("\n".join(["label\ttext_a", *rows[_EXAMPLES:][: _EXAMPLES // 2]]) + "\n")
+    facts = [f"{line.split()[0]}\tis\t{line.split()[-1]}" for line in lines if len(line.split()) > 1]
+    (inputs / "graph.spo").write_text("\n".join(facts) + "\n")
     pairs = [f"{line}\t{' '.join(line.split()[:2])}" for line in lines[: _EXAMPLES // 2]]
     (inputs / "pairs.tsv").write_text("\n".join(["source\ttarget", *pairs]) + "\n")
     (inputs / "languages.tsv").write_text("\n".join(["en\txx", *pairs]) + "\n")

@@ -109,6 +109,7 @@ def adapt(
     licence: options.Licence = None,
     pair: options.Pair = None,
     expand: Annotated[Path | None, Option("--expand", help="Word vectors whose words a network gets.")] = None,
+    entities: options.Entities = None,
     as_json: options.Json = False,
 ) -> None:
     """Continue training on domain text: extend a vocabulary, add n-gram counts, train vectors and networks further.
@@ -143,6 +144,7 @@ def adapt(
         licence=licence,
         pair=pair,
         expand=expand,
+        entities=entities,
     )
     _print_result(as_json, out)
 
@@ -213,6 +215,10 @@ def finetune(
     task_text: Annotated[bool, Option("--task-text", help="Also pre-train on the text of the examples.")] = False,
     budget: Annotated[str | None, Option("--budget", help="Of each pre-training stage, or of fine-tuning.")] = None,
     decoder: Annotated[Path | None, Option("--decoder", help="generate: a decoder for the encoder MODEL.")] = None,
+    knowledge: Annotated[
+        Path | None, Option("--knowledge", help="classify, pair, tag: a graph of facts to insert into texts, .spo.")
+    ] = None,
+    shuffle_graph: Annotated[bool, Option("--shuffle-graph", help="Permute the objects of its facts first.")] = False,
     search: Annotated[bool, Option("--search", help="Search 18 rates, batch sizes and epochs.")] = False,
     seeds: Annotated[int, Option("--seeds", min=1, help="Number of runs with other seeds; keeps the best.")] = 1,
     seed: options.Seed = 0,
@@ -226,10 +232,12 @@ def finetune(
     Example: firth finetune bert classify --train reviews.train.tsv --dev reviews.dev.tsv -o sentiment
 
     Example: firth finetune bert many --tasks tasks.toml -o several
+
+    Example: firth finetune bert tag --train ner.train.txt --dev ner.dev.txt --knowledge medical.spo -o kbert
     """
     with checking_arguments():
         check_task(task, strategy, field or [])
-        single = {"--test": test, "--field": field, "--decoder": decoder}
+        single = {"--test": test, "--field": field, "--decoder": decoder, "--knowledge": knowledge}
         check_examples(task, tasks, {"--train": train, "--dev": dev, **single})
         check_budget(budget)
         check_reading("auto", None, [domain])
@@ -242,6 +250,7 @@ def finetune(
     run: Callable[..., Any] = finetune_all if several else run_one
     examples = {"train": train, "dev": dev, "test": test, "tasks": tasks, "columns": field or [], "skip_bad": skip_bad}
     stages = {"domain": domain, "task_text": task_text, "budget": budget, "decoder": decoder, "random": random}
+    stages |= {"knowledge": knowledge, "shuffle_graph": shuffle_graph}
     running = {"seed": seed, "threads": threads, "resume": resume, **several}
     run(model, task, out=out, strategy=strategy, settings=settings or [], **examples, **stages, **running)
     facts = artifact_info(out)
@@ -254,6 +263,10 @@ def _print_finetuned(facts: dict[str, Any]) -> None:
         spread = format_interval({"mean_interval": row.get("interval")}, "mean")
         print(f"{row['metric']} {format_value(row['mean'])}{spread}  {' '.join(row['settings'])}".rstrip())
     print_fields({name: metrics[name] for name in ("examples", "steps", "trainable_parameters")})
+    if "knowledge" in metrics:
+        names = ("triples", "names", "facts", "examples_with_facts", "dropped_facts")
+        found = (f"{format_value(metrics['knowledge'][name])} {name.replace('_', ' ')}" for name in names)
+        print(f"knowledge: {', '.join(found)}")
     for stage in metrics["stages"]:
         before, after = map(format_value, (stage["dev_loss_before"], stage["dev_loss"]))
         effect = "" if stage["dev_loss"] is None else f", loss on the text of the dev examples from {before} to {after}"

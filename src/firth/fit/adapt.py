@@ -39,7 +39,7 @@ from firth.fit.run import (
     open_pairs,
     with_licence,
 )
-from firth.fit.train import reads_pairs, require_pairs, token_metrics
+from firth.fit.train import open_gazetteer, reads_pairs, require_pairs, token_metrics
 from firth.fit.vectors import adapt_vectors
 from firth.nets.recipe import NetRecipe
 from firth.progress import note
@@ -84,6 +84,7 @@ def adapt(
     licence: str | None = None,
     pair: str | None = None,
     expand: str | Path | None = None,
+    entities: str | Path | None = None,
 ) -> AnyModel:
     """The model after further training on the corpora, saved in the folder `out`.
 
@@ -93,7 +94,8 @@ def adapt(
     those of fine-tuned models, are trained further with the same tokens as long as `budget` allows; `resume` continues
     an interrupted run. `licence` is that of the corpora, which is recorded after the licence of the model's own text.
     `pair` names the columns of parallel text, or two files without a corpus. `expand` is the folder of word vectors
-    whose words a network of whole words gets, by a linear map; nothing is trained.
+    whose words a network of whole words gets, by a linear map; nothing is trained. `entities` is a file of entities that are
+    masked as a whole, for models such as ernie.
     """
     folder, settings = require_path(out, "out", "the folder to write"), setting_list(settings)
     add, remove = require_list(add, "add"), require_list(remove, "remove")
@@ -117,6 +119,7 @@ def adapt(
     if expand is not None:
         return _expand(artifact, old, expand, folder, bool(corpora or add or remove or pair or settings or budget))
     require_pairs(old.recipe, pair)
+    gazetteer = open_gazetteer(override(old.recipe, settings) if is_net else old.recipe, entities)
     _require_own_format(old)
     own_licence = artifact.manifest.corpus.get("licence")
     joined = join_licences(own_licence, licence) if corpora or add or pair else own_licence
@@ -156,6 +159,7 @@ def adapt(
         settings=settings,
         licence=joined,
         start=artifact.manifest.files["model.safetensors"].sha256 if is_net else None,
+        gazetteer=gazetteer,
     )
     adapt_model = _adapt_net if is_net else _adapt_vectors if is_word2vec else _adapt_tokenizer
     with training_place(folder, resume):

@@ -93,7 +93,7 @@ def train(
         return _load_finished(folder, wanted, settings, size)
     require_place(folder, resume)
     require_pairs(wanted, pair)
-    gazetteer = _open_gazetteer(wanted, entities)
+    gazetteer = open_gazetteer(wanted, entities)
     corpus = _open_training(wanted, corpora, field, encoding, layout, pair)
     run = TrainingRun(
         corpus=corpus,
@@ -187,7 +187,7 @@ def _open_valid(
     return _open_training(recipe, (text,), field, encoding, corpus.layout, pair)
 
 
-def _open_gazetteer(recipe: Recipe, path: str | Path | None) -> Gazetteer | None:
+def open_gazetteer(recipe: Recipe, path: str | Path | None) -> Gazetteer | None:
     """The entities of a file; raises unless the recipe masks entities."""
     if path is None:
         return None

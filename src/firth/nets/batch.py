@@ -49,6 +49,8 @@ class Batch:
     """(batch, length): replaces positions in causal masks, see `AttentionMask`."""
     query_only: Tensor | None = None
     """(batch, length): true for tokens that attend to others and to which no other token attends."""
+    visible: Tensor | None = None
+    """(batch, length, length): true where a query may attend to a key, of those that other masks allow (K-BERT)."""
     is_query: bool = False
     """Whether requested states are those of queries without a token: they start from the query vector of the embedding
     and attend to tokens that are before their position in `attention_order` (the second stream of XLNet)."""

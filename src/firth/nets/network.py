@@ -170,7 +170,7 @@ class Network(nn.Module):
             for name in self.visibilities
         ]
         for mask in masks:
-            mask.memory, mask.reach = memory, self._reach
+            mask.memory, mask.reach, mask.visible = memory, self._reach, batch.visible
             mask.segment_ids, mask.is_reversed = batch.segment_ids, batch.is_reversed
         if batch.is_query:
             return self._query_states(batch, embedded, masks[0], positions)

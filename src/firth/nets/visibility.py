@@ -183,6 +183,8 @@ class AttentionMask:
     segment_ids: Tensor | None = None
     """See `Batch`, as for `is_reversed`."""
     is_reversed: Tensor | None = None
+    visible: Tensor | None = None
+    """See `Batch`."""
     ends_with_query: bool = False
     """In decoding: whether the last position has no token of its own, and does not attend to itself."""
     _biases: dict[torch.dtype, AttentionBias] = field(default_factory=dict)
@@ -202,14 +204,14 @@ class AttentionMask:
         if name == "bidirectional" and self.attention_order is not None:
             name = "causal"  # tokens of equal order attend to one another in both directions
         if name == "bidirectional" and self.sequence_ids is None and self.query_only is None:
-            return None
+            return self.visible
         order = torch.arange(self.shape[1])[None] if self.attention_order is None else self.attention_order
         allowed = PREDICATES[name](order[:, :, None], order[:, None, :])
         if self.sequence_ids is not None:
             allowed = allowed & (self.sequence_ids[:, :, None] == self.sequence_ids[:, None, :])
         if self.query_only is not None:
             allowed = allowed & (~self.query_only[:, None, :] | torch.eye(self.shape[1], dtype=torch.bool))
-        return allowed
+        return allowed if self.visible is None else allowed & self.visible
 
     def of_queries(self) -> AttentionMask:
         """The mask of queries that have no token: they attend to tokens that are before them."""

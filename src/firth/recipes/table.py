@@ -217,6 +217,9 @@ FINETUNED: dict[str, FinetunedEntry] = {
     "mt-dnn": FinetunedEntry("BERT fine-tuned for several tasks at once, each with a head of its own.", 2019,
         "Liu et al., Multi-Task Deep Neural Networks for Natural Language Understanding", ("bert",),
         "firth finetune MODEL many --tasks FILE.toml"),
+    "k-bert": FinetunedEntry("BERT fine-tuned on texts with facts of a knowledge graph inserted.", 2020,
+        "Liu et al., K-BERT: Enabling Language Representation with Knowledge Graph", ("bert",),
+        "firth finetune MODEL TASK --knowledge GRAPH.spo"),
 }
 # fmt: on
 

@@ -60,6 +60,11 @@ def head_class_of(recipe: TaskRecipe) -> HeadClass:
     ...
     firth.errors.AbilityError: Hugging Face has no class with such a head: ..., tune with settings={'head.crf': False}.
     """
+    if recipe.knowledge is not None:
+        raise AbilityError(
+            "Hugging Face has no class that inserts facts of a knowledge graph into texts: use the model with firth "
+            "predict, or fine-tune one without --knowledge."
+        )
     if recipe.decoder is not None:
         raise AbilityError(
             "Hugging Face has no class whose encoder and decoder have token vectors of their own: export the model "
