@@ -32,7 +32,7 @@ from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
 from firth.tokens.train import train_tokenizer
-from firth.tokens.units import read_gazetteer
+from firth.tokens.gazetteer import read_gazetteer
 from tests.fuzz.fuzzing import FuzzReader
 from tests.fuzz.mutators import mutate_bytes, mutate_path
 from tests.samples import CHINESE, ENGLISH

@@ -29,7 +29,7 @@ from firth.recipes.values import Settings, override, setting_list
 from firth.tokens.build import open_tokens
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import MASK
-from firth.tokens.units import read_gazetteer
+from firth.tokens.gazetteer import read_gazetteer
 
 TOKENS = 200_000
 """Tokens of text that are measured by default."""

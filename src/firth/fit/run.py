@@ -23,7 +23,7 @@ from firth.tokens.columns import Column
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
-from firth.tokens.units import Gazetteer
+from firth.tokens.gazetteer import Gazetteer
 
 Text = str | Path | Corpus | Mapping[str, Any] | Iterable[str | Sequence[str]]
 

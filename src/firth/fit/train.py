@@ -42,7 +42,7 @@ from firth.text.parallel import ParallelCorpus, ParallelInput
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
-from firth.tokens.units import Gazetteer, read_gazetteer
+from firth.tokens.gazetteer import Gazetteer, read_gazetteer
 from firth.vectors.recipe import ClassifierRecipe, GraphRecipe, VectorRecipe
 
 

@@ -13,7 +13,7 @@ from firth.progress import note
 from firth.tokens.columns import BEGINS, Column
 from firth.tokens.store import TokenStore
 from firth.tokens.structure import make_columns
-from firth.tokens.units import Gazetteer
+from firth.tokens.gazetteer import Gazetteer
 
 _EVERYTHING = 0.9  # of the tokens, from which on a gazetteer tells nothing
 _BLOCK = 1 << 24  # values read at a time

@@ -15,7 +15,8 @@ from firth.text.discourse import MARKERS, RELATIONS
 from firth.tokens import _structure_kernels as kernels
 from firth.tokens._unit_kernels import word_key
 from firth.tokens.columns import CapitalColumn, Column, ColumnText
-from firth.tokens.units import PREFIXES, EntityColumn, Gazetteer, PhraseColumn
+from firth.tokens.gazetteer import PREFIXES, Gazetteer
+from firth.tokens.units import EntityColumn, LinkColumn, PhraseColumn
 
 _ENDS = frozenset(".。!！?？;；:：…,，、")  # characters that a headline does not end with
 _CLOSING = frozenset("\"'”’」』)）]】")
@@ -125,5 +126,5 @@ def make_columns(names: Sequence[str], gazetteer: Gazetteer | None = None) -> tu
     ['phrases', 'entities']
     """
     plain = (CapitalColumn(), PhraseColumn(), RepeatColumn(), DiscourseColumn(), HeadlineColumn(), TurnColumn())
-    made: dict[str, Column] = {one.name: one for one in (*plain, EntityColumn(gazetteer))}
+    made: dict[str, Column] = {one.name: one for one in (*plain, EntityColumn(gazetteer), LinkColumn(gazetteer))}
     return tuple(made[name] for name in names)
