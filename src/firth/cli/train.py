@@ -50,6 +50,7 @@ def train(
     licence: options.Licence = None,
     pair: options.Pair = None,
     entities: options.Entities = None,
+    knowledge: options.Knowledge = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a recipe on text and save it as an artifact.
@@ -86,6 +87,7 @@ def train(
         licence=licence,
         pair=pair,
         entities=entities,
+        knowledge=knowledge,
         reload=False,
     )
     _print_result(as_json, out)
@@ -108,6 +110,8 @@ def adapt(
     layout: options.Layout = "auto",
     licence: options.Licence = None,
     pair: options.Pair = None,
+    entities: options.Entities = None,
+    knowledge: options.Knowledge = None,
     as_json: options.Json = False,
 ) -> None:
     """Continue training on domain text: extend a vocabulary, add n-gram counts, train vectors and networks further.
@@ -139,6 +143,8 @@ def adapt(
         layout=layout,
         licence=licence,
         pair=pair,
+        entities=entities,
+        knowledge=knowledge,
     )
     _print_result(as_json, out)
 

@@ -14,7 +14,7 @@ from firth.artifact.any_model import AnyModel
 from firth.artifact.folder import Artifact, open_artifact
 from firth.artifact.models import load, save
 from firth.counts.ngram import NgramModel
-from firth.errors import AbilityError, BudgetError, RecipeError
+from firth.errors import AbilityError, ArgumentError, BudgetError, RecipeError
 from firth.files import require_free
 from firth.fit.checkpoints import clear_finished, is_finished, require_place, training_place
 from firth.fit.count_arithmetic import (
@@ -26,6 +26,7 @@ from firth.fit.count_arithmetic import (
     text_counts,
 )
 from firth.fit.counts import count_metrics
+from firth.fit.knowledge import ERNIE, knowledge_of, reading_entities
 from firth.fit.resolve import is_unset, without_dropout
 from firth.fit.run import (
     Budget,
@@ -56,7 +57,7 @@ from firth.vectors.recipe import Word2vecRecipe
 
 _VECTOR_FIELDS = ("epochs", "lr", "mode", "subsample", "negatives", "window")  # that may be changed
 _NET_FIELDS = ("objectives", "sequence.format", "learning", "dropout", "tokenizer.vocab_size")  # that may be changed
-_FIXED_NET_FIELDS = ("tokenizer", "embedding", "encoder", "decoder", "visibility", "output", "languages")
+_FIXED_NET_FIELDS = ("tokenizer", "embedding", "encoder", "decoder", "visibility", "output", "languages", "entities")
 _FINETUNED = ("task", "many")  # types of recipes of models whose network can be trained further
 _SAMPLE = 1000  # documents by which a language is guessed
 _GROWTH = 1.25  # factor by which a vocabulary grows by default
@@ -78,6 +79,8 @@ def adapt(
     layout: str = "auto",
     licence: str | None = None,
     pair: str | None = None,
+    entities: str | Path | None = None,
+    knowledge: str | Path | None = None,
 ) -> AnyModel:
     """The model after further training on the corpora, saved in the folder `out`.
 
@@ -86,7 +89,8 @@ def adapt(
     with `remove` subtracted. Skip-gram, CBOW and fastText vectors are trained further, with new words. Networks, also
     those of fine-tuned models, are trained further with the same tokens as long as `budget` allows; `resume` continues
     an interrupted run. `licence` is that of the corpora, which is recorded after the licence of the model's own text.
-    `pair` names the columns of parallel text, or two files without a corpus.
+    `pair` names the columns of parallel text, or two files without a corpus. With `knowledge`, the folder of a trained
+    graph, a BERT becomes an ERNIE that reads its entities; `entities` is a file that names them.
     """
     folder, settings = require_path(out, "out", "the folder to write"), setting_list(settings)
     add, remove = require_list(add, "add"), require_list(remove, "remove")
@@ -145,9 +149,16 @@ def adapt(
         licence=joined,
         start=artifact.manifest.files["model.safetensors"].sha256 if is_net else None,
     )
+    name = base_name(artifact.manifest.name)
+    if is_net:
+        graph = knowledge_of(old, knowledge, entities)
+        run = replace(run, knowledge=graph, gazetteer=None if graph is None else graph.gazetteer)
+        name = ERNIE if knowledge is not None else name
+    elif knowledge is not None or entities is not None:
+        raise ArgumentError("--knowledge and --entities are for networks as BERT: leave them out.")
     adapt_model = _adapt_net if is_net else _adapt_vectors if is_word2vec else _adapt_tokenizer
     with training_place(folder, resume):
-        adapt_model(old, run).save(folder, run, base_name(artifact.manifest.name), run.seed, {})
+        adapt_model(old, run).save(folder, run, name, run.seed, {})
     return cast(AnyModel, load(folder, verify=False))
 
 
@@ -181,15 +192,18 @@ def _adapt_net(old: Any, run: TrainingRun) -> TrainingResult:
     from firth.fit.backbones import grow_vocabulary
     from firth.fit.nets import train_net
 
-    recipe = cast(NetRecipe, override(old.recipe, run.settings))
-    if not recipe.objectives:
+    if not old.recipe.objectives:
         raise AbilityError("the network was made of word vectors and has no objective: adapt the vectors instead.")
+    is_new = run.knowledge is not None and not old.recipe.entities.width
+    original = reading_entities(old.recipe, run.knowledge) if run.knowledge and is_new else old.recipe
+    recipe = cast(NetRecipe, override(original, run.settings))
     tokens = old.recipe.tokenizer
     if tokens != recipe.tokenizer == replace(tokens, vocab_size=recipe.tokenizer.vocab_size):
         old = grow_vocabulary(old, run.corpus, recipe.tokenizer.vocab_size or 0, run.threads)
         recipe, run = replace(recipe, tokenizer=old.recipe.tokenizer), replace(run, tokenizer=old.tokenizer)
-    wanted, given = without_dropout(recipe), without_dropout(old.recipe)
-    changed = [part for part in _FIXED_NET_FIELDS if getattr(wanted, part) != getattr(given, part)]
+    wanted, given = without_dropout(recipe), without_dropout(replace(original, tokenizer=old.recipe.tokenizer))
+    fixed = [part for part in _FIXED_NET_FIELDS if part != "entities" or not is_new]
+    changed = [part for part in fixed if getattr(wanted, part) != getattr(given, part)]
     if changed:
         raise RecipeError(f"adapting keeps the network: set {', '.join(_NET_FIELDS)} only, not {changed[0]}.")
     note_poor_coverage(old.tokenizer, run.corpus.sentences())

@@ -68,6 +68,7 @@ def check_combination(recipe: NetRecipe) -> None:
             "encoder.kind=lstm and visibility=forward+backward, or leave it out."
         )
     _check_languages(recipe)
+    recipe.entities.check(recipe)
 
 
 def _check_languages(recipe: NetRecipe) -> None:

@@ -8,6 +8,7 @@ from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.context import ContextWord
 from firth.objectives.contrastive import Contrastive
+from firth.objectives.dea import EntityDenoising
 from firth.objectives.denoising import Denoising
 from firth.objectives.dialogue import DialogueLM
 from firth.objectives.discourse import DiscourseRelation
@@ -55,6 +56,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         Relevance,
         ContextWord,
         Contrastive,
+        EntityDenoising,
     )
 }
 

@@ -143,8 +143,8 @@ def mark_entries(
     """Find the longest entry of a gazetteer at each token, from left to right.
 
     `table` has the hashes of entries, `numbers` their entities, `longest` the maximal length of one that begins with
-    each token. Entries are marked over any other of the `spans`; a span that an entry begins or ends within is given up.
-    The first token of an entry has its entity in `links`. Spans or links of size 0 are not written.
+    each token. Entries are marked over any other of the `spans`; a span that an entry begins or ends within is
+    removed. The first token of an entry has its entity in `links`. Spans or links of size 0 are not written.
     """
     for sentence in range(sentences.size - 1):
         position, last = sentences[sentence], sentences[sentence + 1]

@@ -1,7 +1,7 @@
 """Gazetteer: the names of entities, which are found in tokens by longest match.
 
-A name is found as the tokens that it is encoded to. Names of a knowledge graph have entity numbers, from 1; of a name of
-several entities the one with the highest prior is meant.
+A name is found as the tokens that it is encoded to. Names of a knowledge graph have entity numbers, from 1; a
+name of several entities means the one with the highest prior.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class NameTable(NamedTuple):
     ) -> None:
         """Find names in sentences, which are from one offset to the next.
 
-        `starts` says where words begin, `alone` which tokens of the vocabulary are words by themselves. Names are marked
-        in `spans`, and the first token of each has its entity in `links`; either may be left out.
+        `starts` says where words begin, `alone` which tokens of the vocabulary are words by themselves. Names are
+        marked in `spans`, and the first token of each has its entity in `links`; either may be left out.
         """
         kernels.mark_entries(ids, starts, sentences, alone, *self, spans, links)
 
@@ -72,10 +72,15 @@ class Gazetteer:
     numbers: Numbers = field(default_factory=lambda: _NO_NUMBERS, compare=False)
     """The entity of each name, from 1; empty: they have none."""
 
+    @property
+    def joined(self) -> bytes:
+        """The names in UTF-8, with line breaks between them."""
+        return "\n".join(self.entries).encode()
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the names and their entities."""
-        return digest_bytes("\n".join(self.entries).encode() + self.numbers.tobytes())
+        return digest_bytes(self.joined + self.numbers.tobytes())
 
     def _chunks(self) -> Iterator[Sequence[str]]:
         return (self.entries[begin : begin + _CHUNK] for begin in range(0, len(self.entries), _CHUNK))
@@ -130,7 +135,8 @@ class WordBounds:
         plain = [PREFIXES.sub("", token) for token in vocabulary]
         marks = [token[: len(token) - len(text)] for token, text in zip(vocabulary, plain, strict=True)]
         has_spaces = any(mark not in ("", "##") for mark in marks)
-        self._opens = np.array([mark not in ("", "##") if has_spaces else mark != "##" for mark in marks], dtype=np.bool_)
+        continues = ("", "##") if has_spaces else ("##",)
+        self._opens = np.array([mark not in continues for mark in marks], dtype=np.bool_)
         self._joins_before, self._joins_after = (
             np.array([_joins(text[edge : edge + 1] if edge == 0 else text[edge:]) for text in plain], dtype=np.bool_)
             for edge in (0, -1)
@@ -138,7 +144,7 @@ class WordBounds:
 
     def starts(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Whether a word begins at each of consecutive tokens."""
-        found = self._opens[ids]
+        found: npt.NDArray[np.bool_] = self._opens[ids]
         found[1:] |= ~(self._joins_after[ids[:-1]] & self._joins_before[ids[1:]])
         found[:1] = True
         return found

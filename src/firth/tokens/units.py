@@ -78,7 +78,7 @@ class LinkColumn(Column):
 
     gazetteer: Gazetteer | None = None
     name: ClassVar[str] = "links"
-    dtype: ClassVar[str] = "int32"
+    dtype: ClassVar[str] = "uint32"
 
     @property
     def key(self) -> str:
@@ -91,7 +91,7 @@ class LinkColumn(Column):
             starts = WordBounds(text.tokenizer.vocabulary).starts(text.ids)
             alone = np.zeros(len(text.tokenizer), dtype=np.bool_)
             self.gazetteer.table(text.tokenizer).mark(text.ids, starts, text.sentences, alone, links=found)
-        return found
+        return found.view(np.uint32)
 
 
 def is_word_token(vocabulary: Sequence[str]) -> npt.NDArray[np.bool_]:
