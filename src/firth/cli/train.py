@@ -196,7 +196,7 @@ def finetune(
     task: Annotated[
         str,
         Argument(
-            help="classify, pair, tag, span, choice, generate, or many at once.",
+            help="classify, pair, tag, span, choice, generate, typing, relation, or many at once.",
             autocompletion=options.completion("tasks"),
         ),
     ],

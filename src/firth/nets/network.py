@@ -163,7 +163,8 @@ class Network(nn.Module):
         side_ids: Mapping[str, Tensor] = batch.side_ids
         if self.embedding.languages is not None and LANGUAGES not in side_ids:
             side_ids = {**side_ids, LANGUAGES: self.language_votes.choose(batch.ids, batch.sequence_ids)}
-        embedded = self.embedding(batch.ids, batch.position_ids, batch.segment_ids, rng=rng, side_ids=side_ids)
+        vectors = batch.token_vectors
+        embedded = self.embedding(batch.ids, batch.position_ids, batch.segment_ids, rng, side_ids, vectors)
         masks = [
             AttentionMask(
                 name, batch.shape, batch.sequence_ids, batch.attention_order, rng, encoder_states, batch.query_only

@@ -12,6 +12,7 @@ from firth.nets.restore import HEADS, load_tensors, restore_net
 from firth.tasks.classify import ChoiceTask, ClassifyTask, PairTask
 from firth.tasks.generate import EncoderDecoderTask, GenerateTask
 from firth.tasks.label_text import LabelTextTask
+from firth.tasks.mentions import RelationTask, TypingTask
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.span import SpanTask
 from firth.tasks.tag import TagTask
@@ -20,7 +21,8 @@ from firth.text.layout import Layout
 from firth.tokens.tokenizer import Tokenizer
 
 _TASKS: dict[str, type[Task]] = {
-    one.kind: one for one in (ClassifyTask, PairTask, TagTask, SpanTask, ChoiceTask, GenerateTask)
+    one.kind: one
+    for one in (ClassifyTask, PairTask, TagTask, SpanTask, ChoiceTask, GenerateTask, TypingTask, RelationTask)
 }
 _WITH_DECODER: dict[str, type[Task]] = {
     "generate": EncoderDecoderTask,

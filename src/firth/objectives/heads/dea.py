@@ -72,13 +72,13 @@ class EntityDenoisingHead(ObjectiveHead):
 
     def flops(self, network: Network, batch: Batch) -> float:
         """The same with the products with all candidates."""
-        candidates = len(batch.labels[f"{self.name}.targets"].unique())
+        candidates = len(torch.unique(batch.labels[f"{self.name}.targets"]))
         return super().flops(network, batch) + 2.0 * self.count(batch) * candidates * self.recipe.entities.width
 
     def loss(self, network: Network, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Loss:
         positions = self.positions(batch)
         assert network.entities is not None
-        candidates, labels = batch.labels[f"{self.name}.targets"].unique(return_inverse=True)
+        candidates, labels = torch.unique(batch.labels[f"{self.name}.targets"], return_inverse=True)
         found = self.norm(self.activation(self.transform(states.at(positions))))
         logits = found @ f.embedding(candidates, network.entities.vectors).T
         return Loss(f.cross_entropy(logits, labels, reduction="sum"), len(positions))
