@@ -25,12 +25,14 @@ from firth.nets.recipe import NetRecipe
 from firth.recipes.nets import SIZES, resize
 from firth.text.corpus import read_corpus
 from firth.tokens.build import open_tokens
+from firth.tokens.gazetteer import Gazetteer
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.structure import make_columns
 from tests.contracts.test_nets import NETS
 from tests.fit.small_nets import sentences, text
 
 EVERY = pytest.mark.parametrize("name", NETS)
+ENTITIES = Gazetteer(("w1", "w2 w7"), "", np.array([1, 2], dtype=np.int32))
 WORDS = Vocabulary([f"w{number}" for number in range(500)], np.arange(500, 0, -1))
 
 
@@ -40,6 +42,7 @@ def small(name: str, length: int = 32) -> NetRecipe:
     return replace(
         recipe,
         sequence=replace(recipe.sequence, length=length),
+        entities=replace(recipe.entities, count=2 if recipe.entities.width else 0),
         memory=replace(recipe.memory, length=min(recipe.memory.length, 24)),
         objectives=tuple(one for one in recipe.objectives if not one.needs_translations),
         learning=replace(recipe.learning, batch=2048, short_phase=0.0),  # distances are projected once a batch
@@ -49,7 +52,7 @@ def small(name: str, length: int = 32) -> NetRecipe:
 def open_small(name: str, length: int = 32) -> tuple[TrainingModule, Batches]:
     recipe, pairs = small(name, length), zip(sentences(300), sentences(300, 1), strict=True)
     lines = [list(pair) for pair in pairs] if recipe.sequence.format == "parallel" else text(600)
-    columns = make_columns(recipe.columns)
+    columns = make_columns(recipe.columns, ENTITIES if recipe.entities.width else None)
     tokenizer, store = open_tokens(TokenizerRecipe(model="words", min_count=1), read_corpus(lines), 1, columns)
     module = make_training_module(fill_in(recipe, len(tokenizer)), vocabulary_of(tokenizer, store), 0)
     module.network.output.prepare(store)

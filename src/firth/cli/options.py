@@ -29,7 +29,7 @@ Pair = Annotated[
 ]
 Entities = Annotated[
     Path | None,
-    Option("--entities", help="Entities: a file with one a line, .spo triples, or columns entity, name."),
+    Option("--entities", help="Entities: a file of names, .spo triples, columns entity and name, or JSONL with spans."),
 ]
 Knowledge = Annotated[Path | None, Option("--knowledge", help="Networks that read entities: a trained graph (transe).")]
 Language = Annotated[str | None, Option("--language", help="Models of several languages: that of the text.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +19,7 @@ from firth.nets.entity_recipe import EntitiesRecipe
 from firth.nets.recipe import NetRecipe
 from firth.progress import note
 from firth.recipes.table import find_recipe
+from firth.tokens.annotations import AnnotatedText, read_annotations
 from firth.tokens.gazetteer import Gazetteer, NameTable, name_lines, require_size
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
@@ -29,6 +31,8 @@ _COLUMNS = {"entity": ("entity",), "name": ("name", "label"), "prior": ("prior",
 _MIN_NAME = 2  # characters: single letters and characters are words of their own too often
 _BLOCK = 1 << 24  # values read at a time
 _EXAMPLES = 5
+_MAX_WORDS = 5_000_000  # of a text that are read to find ordinary words
+_PUNCTUATION = ".,;:!?()[]{}\"'“”‘’"
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Knowledge:
     gazetteer: Gazetteer
     source: str
     """The digest of the graph's weights; empty if they are those of the network itself."""
+    annotated: tuple[AnnotatedText, ...] = ()
+    """Documents whose entities are given."""
 
     @cached_property
     def digest(self) -> str:
@@ -61,7 +67,10 @@ class KnowledgeArrays(NamedTuple):
 
 
 def open_knowledge(path: str | Path, names: str | Path | None = None) -> Knowledge:
-    """The entities of a trained graph; `names` is a file that names them, by default they have the graph's names."""
+    """The entities of a trained graph; `names` is a file that names them, by default they have the graph's names.
+
+    A file of JSONL has documents whose entities are given, instead; in others they have the graph's names.
+    """
     artifact, graph = open_artifact(Path(path)), load(path)
     if not isinstance(graph, GraphModel):
         raise AbilityError(
@@ -69,15 +78,50 @@ def open_knowledge(path: str | Path, names: str | Path | None = None) -> Knowled
         )
     degrees = np.bincount(graph.triples[:, [0, 2]].ravel(), minlength=len(graph.entity_rows)).astype(np.float64)
     numbers = {row: number for number, row in enumerate(graph.entity_rows.tolist(), 1)}
-    if names is None:
+
+    def find(entity: str) -> int | None:
+        return numbers.get(graph.find_row(entity) or -1)
+
+    is_annotated = names is not None and ".jsonl" in Path(names).suffixes
+    annotated = read_annotations(names, find) if names is not None and is_annotated else ()
+    if names is None or is_annotated:
         named = ((name, numbers[row], degrees[numbers[row] - 1]) for name, row in graph.rows.items())
         gazetteer = make_gazetteer(named, str(path))
     else:
-        lines = _NameFile(Path(names), lambda entity: numbers.get(graph.find_row(entity) or -1), degrees)
+        lines = _NameFile(Path(names), find, degrees)
         gazetteer = make_gazetteer(lines.read(), str(names))
         lines.note()
     digest = artifact.manifest.files["model.safetensors"].sha256
-    return Knowledge(np.ascontiguousarray(graph.vectors[graph.entity_rows], dtype=np.float32), gazetteer, digest)
+    vectors = np.ascontiguousarray(graph.vectors[graph.entity_rows], dtype=np.float32)
+    return Knowledge(vectors, gazetteer, digest, annotated)
+
+
+def without_common_words(knowledge: Knowledge, sentences: Iterable[str]) -> Knowledge:
+    """The entities without names that are ordinary words of a text, for a network that reads lower-cased tokens.
+
+    A capitalised name of one word is left out if, within sentences, the text writes the word without a capital letter
+    more often: the film It, say.
+    """
+    gazetteer = knowledge.gazetteer
+    names = {name.lower(): name for name in gazetteer.entries if name[:1].isupper() and " " not in name}
+    balance, read = Counter[str](), 0
+    for sentence in sentences:
+        words = sentence.split()[1:]
+        for word in words:
+            bare = word.strip(_PUNCTUATION)
+            if (lower := bare.lower()) in names:
+                balance[lower] += 1 if bare[:1].isupper() else -1
+        read += len(words)
+        if read > _MAX_WORDS:
+            break
+    common = {names[word] for word, count in balance.items() if count < 0}
+    if not common:
+        return knowledge
+    examples = ", ".join(sorted(common, key=lambda name: balance[name.lower()])[:_EXAMPLES])
+    note(f"{len(common):,} names are ordinary words of the text and not linked, such as {examples}")
+    kept = [number for number, name in enumerate(gazetteer.entries) if name not in common]
+    entries, numbers = tuple(gazetteer.entries[number] for number in kept), gazetteer.numbers[kept]
+    return replace(knowledge, gazetteer=replace(gazetteer, entries=entries, numbers=numbers))
 
 
 def make_gazetteer(names: Iterable[tuple[str, int, float]], file: str) -> Gazetteer:

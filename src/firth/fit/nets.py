@@ -18,7 +18,7 @@ from firth.errors import RecipeError
 from firth.fit import resolve
 from firth.fit.batches import Batches, vocabulary_of
 from firth.fit.cost import TrainingCosts
-from firth.fit.knowledge import KnowledgeArrays, note_links, require_knowledge, with_entities
+from firth.fit.knowledge import KnowledgeArrays, note_links, require_knowledge, with_entities, without_common_words
 from firth.fit.languages import language_mixture, with_languages
 from firth.fit.layer_rates import pretraining_groups
 from firth.fit.layouts import staged_batches, with_material
@@ -60,11 +60,12 @@ def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None
     """The network trained on the corpus within the budget; with `start`, its parameters are trained further."""
     recipe = with_languages(recipe, run.corpus, further=start is not None)
     require_knowledge(recipe, run.knowledge)
+    run = _without_common_words(recipe, run)
     if run.tokenizer is None and run.named:
         recipe, reason = resolve.resolve_vocabulary(recipe, run.settings, run.corpus)
         if reason:
             note(f"chosen: {reason}")
-    tokenizer, store = run.open_tokens(recipe.tokenizer, recipe_columns(recipe, run.gazetteer))
+    tokenizer, store = run.open_tokens(recipe.tokenizer, recipe_columns(recipe, run.gazetteer, run.knowledge))
     recipe = with_material(recipe, store, run.settings, further=start is not None)
     note_units(recipe.columns, store, run.gazetteer)
     links: dict[str, float] = {}
@@ -89,6 +90,15 @@ def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None
         trainer.train()
         result = _result(trainer, run, tokenizer, store, start)
         return result if run.knowledge is None else replace(result, metrics={**result.metrics, **links})
+
+
+def _without_common_words(recipe: NetRecipe, run: TrainingRun) -> TrainingRun:
+    """The run with names that its network can tell from ordinary words; those of a trained network are kept."""
+    tokens = recipe.tokenizer if run.tokenizer is None else run.tokenizer.recipe
+    if run.knowledge is None or not run.knowledge.source or not tokens.lowercase:
+        return run
+    knowledge = without_common_words(run.knowledge, run.corpus.sentences())
+    return replace(run, knowledge=knowledge, gazetteer=knowledge.gazetteer)
 
 
 def _resolve(

@@ -14,7 +14,7 @@ import torch
 from firth.errors import ArgumentError, RecipeError
 from firth.fit import resolve
 from firth.fit.batches import Batches, Cursor, vocabulary_of
-from firth.fit.knowledge import note_links, open_knowledge, require_knowledge, with_entities
+from firth.fit.knowledge import note_links, open_knowledge, require_knowledge, with_entities, without_common_words
 from firth.fit.layouts import LaidOutBatches, ObjectiveMixture, staged_batches, with_material
 from firth.fit.run import Text, open_corpus
 from firth.fit.units import note_units, recipe_columns
@@ -66,8 +66,10 @@ def noise(
     sized = resolve.resolve_vocabulary(found, setting_list(settings), corpus).recipe
     require_knowledge(found, knowledge)
     graph = None if knowledge is None else open_knowledge(knowledge, entities)
+    if graph is not None and found.tokenizer.lowercase:
+        graph = without_common_words(graph, corpus.sentences())
     gazetteer = graph.gazetteer if graph is not None else None if entities is None else read_gazetteer(entities)
-    tokenizer, store = open_tokens(sized.tokenizer, corpus, threads, recipe_columns(sized, gazetteer))
+    tokenizer, store = open_tokens(sized.tokenizer, corpus, threads, recipe_columns(sized, gazetteer, graph))
     sized = with_material(sized, store, setting_list(settings))
     note_units(sized.columns, store, gazetteer)
     if graph is not None:

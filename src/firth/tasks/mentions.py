@@ -101,16 +101,17 @@ def mark_mentions(ids: Ints, offsets: Ints, mentions: Sequence[tuple[int, int]])
     ([7, 1, 8, 1, 9], [-1, 0, -2, 0, -1])
     """
     inside = np.zeros(ids.size, dtype=np.bool_)
-    places, kinds = [], []
+    places = list[tuple[int, int, int, int]]()
     for kind, (begin, end) in enumerate(mentions):
         own = np.flatnonzero((offsets[:, 0] < end) & (offsets[:, 1] > begin)) if ids.size else np.zeros(0, np.int64)
         first = int(own[0]) if own.size else int(np.searchsorted(offsets[:, 0], begin)) if ids.size else 0
         last = int(own[-1]) + 1 if own.size else first
         inside[first:last] = True
-        places += [first, last]
-        kinds += [kind, kind]
-    values = np.where(inside, -2, -1)
-    return np.insert(ids, places, UNK), np.insert(values, places, kinds)
+        is_empty = first == last
+        # Of marks between the same tokens, those that end a mention are before those that begin one.
+        places += [(first, 1 if is_empty else 2, -last, kind), (last, 1 if is_empty else 0, -first, kind)]
+    where, kinds = [place[0] for place in sorted(places)], [place[-1] for place in sorted(places)]
+    return np.insert(ids, where, UNK), np.insert(np.where(inside, -2, -1), where, kinds)
 
 
 def nearest_tokens(kinds: Ints, capacity: int) -> Ints:

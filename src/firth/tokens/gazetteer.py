@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -184,7 +184,8 @@ def name_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     sources = find_files([path])
     if len(sources) != 1:
         raise CorpusError(f"{path} is not a single file: name one with an entity on each line.")
-    return ((number, line) for number, line in read_lines(sources[0]) if line.strip())
+    lines = read_lines(replace(sources[0], format="text"))
+    return ((number, line) for number, line in lines if line.strip())
 
 
 def require_size(names: dict[str, Any], path: str | Path) -> Iterable[str]:

@@ -17,8 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from firth.files import digest_bytes
 from firth.text.segment import HAN
 from firth.tokens import _unit_kernels as kernels
+from firth.tokens.annotations import AnnotatedText, link_annotated
 from firth.tokens.columns import BEGINS, CONTINUES, CapitalColumn, Column, ColumnText
 from firth.tokens.gazetteer import PREFIXES, Gazetteer, Numbers, WordBounds
 
@@ -77,12 +79,15 @@ class LinkColumn(Column):
     """The entity of a name at its first token, 0 elsewhere: those of a gazetteer, by longest match."""
 
     gazetteer: Gazetteer | None = None
+    annotated: tuple[AnnotatedText, ...] = ()
+    """Documents whose entities are given."""
     name: ClassVar[str] = "links"
     dtype: ClassVar[str] = "uint32"
 
     @property
     def key(self) -> str:
-        return self.name if self.gazetteer is None else f"{self.name}-{self.gazetteer.digest}"
+        given = digest_bytes(repr(self.annotated).encode()) if self.annotated else ""
+        return self.name if self.gazetteer is None else f"{self.name}-{self.gazetteer.digest}{given}"
 
     def values(self, text: ColumnText) -> npt.NDArray[Any]:
         found: Numbers = np.zeros(text.ids.size, dtype=np.int32)
@@ -91,6 +96,8 @@ class LinkColumn(Column):
             starts = WordBounds(text.tokenizer.vocabulary).starts(text.ids)
             alone = np.zeros(len(text.tokenizer), dtype=np.bool_)
             self.gazetteer.table(text.tokenizer).mark(text.ids, starts, text.sentences, alone, links=found)
+        if self.annotated:
+            link_annotated(self.annotated, text, found)
         return found.view(np.uint32)
 
 

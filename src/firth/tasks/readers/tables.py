@@ -141,6 +141,8 @@ class Table:
     def _record_maker(self, log: ReadLog) -> Callable[[int, Row], Example | None]:
         """The same for tasks whose rows are records; labels have commas between them."""
         records = Records(self.options, log, self.name)
+        parts = ("text", "start", "end") if self.options.task == "typing" else ("text", "head", "tail")
+        self._find([*parts, *(["label"] if self.options.labelled else [])])
         make, label = records.maker(), self.options.find("label", self.columns)
 
         def from_row(number: int, fields: Row) -> Example | None:
