@@ -2,8 +2,8 @@
 
     python bench/gazetteer.py [--names 1000000] [--megabytes 20]
 
-The names are pairs and triples of words of the text, so that many of them occur. Prints the seconds to encode the names,
-the peak memory above the beginning, the size of the table, and the tokens of text that are linked in a second.
+The names are pairs and triples of words of the text, so that many of them occur. Prints the seconds to encode the
+names, the peak memory above the beginning, the size of the table, and the tokens of text that are linked in a second.
 """
 
 from __future__ import annotations

@@ -163,7 +163,8 @@ _WRITERS = {
 }
 _PREPARED = (
     *("train wordpiece", "train mkn3", "train kn5-cache", "train skipgram", "train brown", "train glove"),
-    *("train fasttext", "train bert", "train gpt", "train electra", "train transformer", "train ulmfit", "train transe"),
+    *("train fasttext", "train bert", "train gpt", "train electra", "train transformer", "train ulmfit"),
+    "train transe",
 )
 _EXPORTED = {
     "exported.arpa": "export arpa",

@@ -42,7 +42,7 @@ def small(name: str, length: int = 32) -> NetRecipe:
     return replace(
         recipe,
         sequence=replace(recipe.sequence, length=length),
-        entities=replace(recipe.entities, count=2 if recipe.entities.width else 0),
+        entities=replace(recipe.entities, count=2, trained=True) if recipe.entities.width else recipe.entities,
         memory=replace(recipe.memory, length=min(recipe.memory.length, 24)),
         objectives=tuple(one for one in recipe.objectives if not one.needs_translations),
         learning=replace(recipe.learning, batch=2048, short_phase=0.0),  # distances are projected once a batch

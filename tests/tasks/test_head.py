@@ -15,9 +15,9 @@ from firth.tasks.sequences import (
     pack,
     truncated_lengths,
 )
-from firth.tokens.offsets import original_offsets, without_leading_spaces
 from firth.text.corpus import read_corpus
 from firth.tokens.build import open_tokens
+from firth.tokens.offsets import original_offsets, without_leading_spaces
 from firth.tokens.recipe import TokenizerRecipe
 from tests.fit.small_nets import small
 

@@ -88,7 +88,7 @@ def open_knowledge(path: str | Path, names: str | Path | None = None) -> Knowled
         named = ((name, numbers[row], degrees[numbers[row] - 1]) for name, row in graph.rows.items())
         gazetteer = make_gazetteer(named, str(path))
     else:
-        lines = _NameFile(Path(names), find, degrees)
+        lines = NameFile(Path(names), find, degrees)
         gazetteer = make_gazetteer(lines.read(), str(names))
         lines.note()
     digest = artifact.manifest.files["model.safetensors"].sha256
@@ -154,7 +154,7 @@ def make_gazetteer(names: Iterable[tuple[str, int, float]], file: str) -> Gazett
     return Gazetteer(tuple(entries), file, np.array([best[name][1] for name in entries], dtype=np.int32))
 
 
-class _NameFile:
+class NameFile:
     """A file of names: TSV with a header (entity, name or label, and prior), name and entity, or names of entities."""
 
     def __init__(self, path: Path, find: Callable[[str], int | None], degrees: npt.NDArray[np.float64]) -> None:

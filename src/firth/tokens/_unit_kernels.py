@@ -58,6 +58,15 @@ def word_key(ids: Any, begin: Any, end: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
+def hash_ranges(ids: Any, begins: Any, ends: Any) -> Any:
+    """The hashes of ranges of tokens."""
+    found = np.empty(begins.size, dtype=np.uint64)
+    for number in range(begins.size):
+        found[number] = word_key(ids, begins[number], ends[number])
+    return found
+
+
+@njit(cache=True, nogil=True)
 def hash_words(ids: Any, starts: Any, sentences: Any, limit: Any) -> Any:
     """The hashes of the first words of a text, their first tokens, ends, and whether each begins a sentence."""
     keys, begins = np.empty(limit, dtype=np.uint64), np.empty(limit, dtype=np.int64)

@@ -22,6 +22,7 @@ from firth.text.files import find_files
 from firth.text.readers import read_lines
 from firth.text.segment import HAN
 from firth.tokens import _unit_kernels as kernels
+from firth.tokens.encoder import TextEncoder
 from firth.tokens.tokenizer import FIRST_WORD, SPACE_MARK, Tokenizer
 
 Numbers = npt.NDArray[np.int32]
@@ -91,31 +92,42 @@ class Gazetteer:
         Of names that are encoded alike, such as those that differ in case, the first one counts.
         """
         numbers = self.numbers if self.numbers.size else np.zeros(len(self.entries), dtype=np.int32)
-        longest = np.zeros(len(tokenizer), dtype=np.int64)
-        found = [_encode_names(names, tokenizer, longest) for names in self._chunks()]
+        encoder = _NameEncoder(tokenizer)
+        found = [encoder.encode(names) for names in self._chunks()]
         keys = np.concatenate([keys for keys, _ in found] or [np.zeros(0, dtype=np.uint64)])
         owners = [owner + number * _CHUNK for number, (_, owner) in enumerate(found)]
         distinct, firsts = np.unique(keys, return_index=True)  # the first of equal ones
         order = np.concatenate(owners or [np.zeros(0, dtype=np.int64)])[firsts]
-        return NameTable(distinct, np.ascontiguousarray(numbers[order]), longest)
+        return NameTable(distinct, np.ascontiguousarray(numbers[order]), encoder.longest)
 
 
-def _encode_names(
-    names: Sequence[str], tokenizer: Tokenizer, longest: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-    """The hashes of names and the index of each; enters their lengths in `longest`."""
-    # Where spaces are tokens or parts of them, a name within a sentence has one before it.
-    forms = [form for name in names for form in (name, f" {name}")]
-    keys, owners = [], []
-    for number, tokens in enumerate(tokenizer.encode_batch(forms)):
-        ids = np.array(tokens.ids, dtype=np.int64)
-        has_bare_space = ids.size > 1 and PREFIXES.sub("", tokenizer.vocabulary[ids[0]]) == ""
-        for form in (ids, ids[1:]) if has_bare_space else (ids,):  # within Chinese text there is no space
-            if 0 < form.size <= MAX_TOKENS and form.min() >= FIRST_WORD:
-                keys.append(kernels.word_key(form, 0, form.size))
-                owners.append(number // 2)
-                longest[form[0]] = max(longest[form[0]], form.size)
-    return np.array(keys, dtype=np.uint64), np.array(owners, dtype=np.int64)
+class _NameEncoder:
+    """Hashes of the tokens of names."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._encoder = TextEncoder(tokenizer)
+        self._is_bare = np.array([PREFIXES.sub("", token) == "" for token in tokenizer.vocabulary], dtype=np.bool_)
+        self.longest = np.zeros(len(tokenizer), dtype=np.int64)
+        """The most tokens of a name so far that begins with each token."""
+
+    def encode(self, names: Sequence[str]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        """The hashes of names, and the index of the name of each."""
+        # Where spaces are tokens or parts of them, a name within a sentence has one before it.
+        plain = (name.replace("\0", " ") for name in names)
+        encoded = self._encoder.encode([form for name in plain for form in (name, f" {name}")])
+        ids, ends = encoded.ids.astype(np.int64), np.cumsum(encoded.lengths)
+        begins, owners = ends - encoded.lengths, np.arange(ends.size) // 2
+        some = np.flatnonzero(encoded.lengths > 1)
+        spaced = some[self._is_bare[ids[begins[some]]]]  # within Chinese text there is no space
+        begins, ends = np.concatenate([begins, begins[spaced] + 1]), np.concatenate([ends, ends[spaced]])
+        owners = np.concatenate([owners, owners[spaced]])
+        unknown = np.concatenate([[0], np.cumsum(ids < FIRST_WORD)])
+        lengths = ends - begins
+        kept = (lengths > 0) & (lengths <= MAX_TOKENS) & (unknown[ends] == unknown[begins])
+        kept = np.flatnonzero(kept)[np.argsort(owners[kept], kind="stable")]
+        begins, ends = begins[kept], ends[kept]
+        np.maximum.at(self.longest, ids[begins], ends - begins)
+        return kernels.hash_ranges(ids, begins, ends), owners[kept]
 
 
 class WordBounds:
