@@ -1,4 +1,4 @@
-"""typing and relation: marks around mentions, windows of long texts, files, metrics."""
+"""typing and relation: markers around mentions, windows of long texts, files, metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from firth.nets.model import NetModel
 from firth.tasks.examples import MentionExample
 from firth.tasks.mentions import KINDS, mark_mentions, nearest_tokens
 from firth.tasks.readers.reader import read_items, read_task
-from firth.tasks.sequences import MARKS, pack
+from firth.tasks.sequences import MARKERS, pack
 from firth.tokens.tokenizer import FIRST_WORD, UNK
 from tests.command import assert_refused
 from tests.command import firth as command
@@ -74,7 +74,7 @@ def test_long_texts_keep_what_is_near_mentions() -> None:
 
 
 def test_marks_tell_the_head_from_the_tail(bert: Path, tmp_path: Path) -> None:
-    """The texts of both relations are the same, so that nothing but marks can tell them apart."""
+    """The texts of both relations are the same, so that nothing but markers can tell them apart."""
     examples = related()
     out, running = tmp_path / "m", {"settings": QUICK, "threads": 1}
     model = firth.finetune(
@@ -88,7 +88,7 @@ def test_marks_tell_the_head_from_the_tail(bert: Path, tmp_path: Path) -> None:
     inputs = [one[1:] for one in examples]
     assert firth.load(out).predict(inputs) == model.predict(inputs)
     arrays = model.arrays()
-    assert arrays["heads.relation.mark_vectors"].shape == (2, 32)
+    assert arrays["heads.relation.marker_vectors"].shape == (2, 32)
 
 
 def test_the_vectors_of_marks_are_read_and_trained(bert: Path) -> None:
@@ -104,19 +104,19 @@ def test_the_vectors_of_marks_are_read_and_trained(bert: Path) -> None:
     task = make_task(recipe, base.network.vocabulary)
     builder = SequenceBuilder(recipe.network, base.tokenizer)
     batch = pack([one for each in task.sequences(examples, builder) for one in each], FIRST_WORD)
-    assert (batch.ids.flatten()[batch.labels[MARKS]] == UNK).all()
+    assert (batch.ids.flatten()[batch.labels[MARKERS]] == UNK).all()
     assert batch.labels[KINDS].tolist() == [0] * 4
     read = task.rewrite(batch, base.network, None)
     loss = task.loss(base.network, base.network(read, task.positions(read)), read, None)
     loss.total.backward()  # type: ignore[no-untyped-call]
     assert loss.count == 2
-    gradient = dict(task.named_parameters())["mark_vectors"].grad
+    gradient = dict(task.named_parameters())["marker_vectors"].grad
     assert gradient is not None
     assert gradient.abs().max() > 0
     plain = base.network.embedding(batch.ids)
     marked = base.network.embedding(batch.ids, token_vectors=read.token_vectors)
     changed = (plain != marked).any(-1).flatten().nonzero().flatten()
-    assert torch.equal(changed, batch.labels[MARKS].sort().values)
+    assert torch.equal(changed, batch.labels[MARKERS].sort().values)
 
 
 def write(path: Path, *rows: object) -> Path:

@@ -69,7 +69,7 @@ class Batch:
     side_ids: dict[str, Tensor] = field(default_factory=dict)
     """(batch, length) each: ids of further input tables, such as `languages` or `tasks`, by the table's name."""
     token_vectors: TokenVectors | None = None
-    """Vectors of tokens that the vocabulary lacks, such as the marks of a task."""
+    """Vectors of tokens that the vocabulary lacks, such as the markers of a task."""
     columns: dict[str, Tensor] = field(default_factory=dict)
     """(batch, length) each: columns of the token store by name, 0 for special tokens and padding."""
     progress: float = 1.0

@@ -57,4 +57,4 @@ class EntityDenoising(Objective):
     def build(self, recipe: NetRecipe, vocabulary: Vocabulary, network: Network) -> ObjectiveHead:
         from firth.objectives.heads.dea import EntityDenoisingHead
 
-        return EntityDenoisingHead(self, recipe, vocabulary, network)
+        return EntityDenoisingHead(self, recipe, vocabulary, self.replaced, self.dropped)

@@ -26,7 +26,7 @@ from firth.tokens.tokenizer import EOS, FIRST_WORD, UNK, Tokenizer
 
 Ints = npt.NDArray[np.int64]
 POSITIONS = "positions"  # key of the labels that are positions in the sequence
-MARKS = "marks"  # key of the positions of tokens that a task has vectors of
+MARKERS = "markers"  # key of the positions of tokens that a task has vectors of
 GROUPS = "groups"  # key of the index of the sequence that each of those positions belongs to
 # Replaced one for one, so that character offsets stay.
 _LINE_ENDS = {ord(one): " " for one in "\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
@@ -107,7 +107,7 @@ def _labels(sequences: Sequence[InputSequence], offsets: Ints) -> dict[str, torc
     found: dict[str, list[Ints]] = {}
     for index, one in enumerate(sequences):
         for name, values in one.labels.items():
-            found.setdefault(name, []).append(values + offsets[index] if name in (POSITIONS, MARKS) else values)
+            found.setdefault(name, []).append(values + offsets[index] if name in (POSITIONS, MARKERS) else values)
         if POSITIONS in one.labels:
             found.setdefault(GROUPS, []).append(np.full(one.labels[POSITIONS].size, index))
     return {name: torch.from_numpy(np.concatenate(values)) for name, values in found.items()}

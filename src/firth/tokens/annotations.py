@@ -88,12 +88,12 @@ def link_annotated(annotated: Sequence[AnnotatedText], text: ColumnText, links: 
     A document is known by its tokens. Notes how many were found; none is an error.
     """
     bounds = text.sentences[text.documents]
-    places: dict[int, list[int]] = {}
+    by_key: dict[int, list[int]] = {}
     for document, (begin, end) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
-        places.setdefault(int(kernels.word_key(text.ids, begin, end)), []).append(document)
+        by_key.setdefault(int(kernels.word_key(text.ids, begin, end)), []).append(document)
     found = missed = 0
     for one, (ids, offsets) in zip(annotated, _encode(annotated, text), strict=True):
-        documents = places.get(int(kernels.word_key(ids, 0, ids.size)), []) if ids.size else []
+        documents = by_key.get(int(kernels.word_key(ids, 0, ids.size)), []) if ids.size else []
         found += bool(documents)
         tokens, entities = _first_tokens(one.spans, offsets)
         missed += len(one.spans) - len(tokens)

@@ -145,10 +145,10 @@ class WordBounds:
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         plain = [PREFIXES.sub("", token) for token in vocabulary]
-        marks = [token[: len(token) - len(text)] for token, text in zip(vocabulary, plain, strict=True)]
-        has_spaces = any(mark not in ("", "##") for mark in marks)
+        prefixes = [token[: len(token) - len(text)] for token, text in zip(vocabulary, plain, strict=True)]
+        has_spaces = any(mark not in ("", "##") for mark in prefixes)
         continues = ("", "##") if has_spaces else ("##",)
-        self._opens = np.array([mark not in continues for mark in marks], dtype=np.bool_)
+        self._opens = np.array([mark not in continues for mark in prefixes], dtype=np.bool_)
         self._joins_before, self._joins_after = (
             np.array([_joins(text[edge : edge + 1] if edge == 0 else text[edge:]) for text in plain], dtype=np.bool_)
             for edge in (0, -1)

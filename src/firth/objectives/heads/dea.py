@@ -17,9 +17,9 @@ from firth.nets.entities import ENTITIES
 from firth.nets.linear import make_linear
 from firth.nets.network import HiddenStates, Network, Vocabulary
 from firth.nets.norm import LayerNorm
+from firth.nets.objective import Objective
 from firth.nets.recipe import NetRecipe
 from firth.objectives._noise_kernels import uniforms_at
-from firth.objectives.dea import EntityDenoising
 from firth.objectives.heads.head import ObjectiveHead, row_seeds
 from firth.objectives.sequences import Integers
 
@@ -30,9 +30,12 @@ class EntityDenoisingHead(ObjectiveHead):
     E has the vectors of the distinct entities of the batch. Of these, some are replaced and some removed in the input.
     """
 
-    def __init__(self, objective: EntityDenoising, recipe: NetRecipe, vocabulary: Vocabulary, network: Network) -> None:
+    def __init__(
+        self, objective: Objective, recipe: NetRecipe, vocabulary: Vocabulary, replaced: float, dropped: float
+    ) -> None:
+        """`replaced` and `dropped` are fractions of the entities."""
         super().__init__(objective, recipe, vocabulary)
-        self.replaced, self.dropped = objective.replaced, objective.dropped
+        self.replaced, self.dropped = replaced, dropped
         self.transform = make_linear(recipe.width, recipe.entities.width)
         self.norm = LayerNorm(recipe.entities.width, eps=recipe.encoder.eps)
         self.activation = ACTIVATIONS[recipe.encoder.activation]

@@ -258,7 +258,7 @@ class Records:
         return True
 
     def _labels(self, record: Record, origin: Origin) -> tuple[str, ...] | None:
-        """The distinct labels of a text; an empty list under `labels` means that none applies."""
+        """The distinct labels of a text; an empty list under `labels` or `types` means that none applies."""
         if not self._wants("label", record, origin):
             return None
         found = self._value(record, "label")
@@ -267,7 +267,7 @@ class Records:
             raise CorpusError(
                 f"{origin} has a label that is neither a name nor a number: write one, or a list of them."
             )
-        if not labels and self.options.find("label", record) == "labels":
+        if not labels and self.options.find("label", record) in ("labels", "types"):
             return ()
         return check_labels(
             tuple(dict.fromkeys(str(label).strip() for label in labels if label != "")), str(origin), self.options.task
