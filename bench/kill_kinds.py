@@ -102,6 +102,12 @@ _FURTHER = {
     "train transe": Kind(
         "", "train transe IN/graph.tsv -o OUT --threads 1 --set epochs=30 --set batch=16", resumes=True
     ),
+    "train ernie-thu": Kind(
+        "",
+        f"train ernie-thu IN/text.txt --knowledge IN/transe -o OUT --threads 1 {_BRIEF} {_TRANSFORMER} "
+        "--set entities.text_layers=0",
+        resumes=True,
+    ),
     "train cove": Kind(
         "", f"train cove IN/pairs.tsv -o OUT --threads 1 {_BRIEF} {_TINY} --set decoder.width=16", resumes=True
     ),
@@ -186,6 +192,7 @@ _WRITERS = {
 _PREPARED = (
     *("train wordpiece", "train mkn3", "train kn5-cache", "train skipgram", "train brown", "train glove"),
     *("train fasttext", "train bert", "train gpt", "train electra", "train transformer", "train ulmfit"),
+    "train transe",
 )
 _EXPORTED = {
     "exported.arpa": "export arpa",

@@ -28,12 +28,14 @@ from firth.objectives.heads.sentences import SentenceHead
 from firth.recipes.nets import SIZES, resize
 from firth.text.corpus import read_corpus
 from firth.tokens.build import open_tokens
+from firth.tokens.gazetteer import Gazetteer
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.structure import make_columns
 from tests.contracts.test_nets import NETS
 from tests.fit.small_nets import sentences, text
 
 EVERY = pytest.mark.parametrize("name", NETS)
+ENTITIES = Gazetteer(("w1", "w2 w7"), "", np.array([1, 2], dtype=np.int32))
 WORDS = Vocabulary([f"w{number}" for number in range(500)], np.arange(500, 0, -1))
 
 
@@ -43,6 +45,7 @@ def small(name: str, length: int = 32) -> NetRecipe:
     return replace(
         recipe,
         sequence=replace(recipe.sequence, length=length),
+        entities=replace(recipe.entities, count=2, trained=True) if recipe.entities.width else recipe.entities,
         memory=replace(recipe.memory, length=min(recipe.memory.length, 24)),
         objectives=tuple(one for one in recipe.objectives if not one.needs_translations),
         learning=replace(recipe.learning, batch=2048, short_phase=0.0),  # distances are projected once a batch
@@ -53,7 +56,7 @@ def open_small(name: str, length: int = 32) -> tuple[TrainingModule, Batches]:
     recipe, pairs = small(name, length), zip(sentences(300), sentences(300, 1), strict=True)
     has_pairs = recipe.sequence.format == "parallel" or any(one.groups_sentences for one in recipe.objectives)
     lines = [list(pair) for pair in pairs] if has_pairs else text(600)
-    columns = make_columns(recipe.columns)
+    columns = make_columns(recipe.columns, ENTITIES if recipe.entities.width else None)
     tokenizer, store = open_tokens(TokenizerRecipe(model="words", min_count=1), read_corpus(lines), 1, columns)
     module = make_training_module(fill_in(recipe, len(tokenizer)), vocabulary_of(tokenizer, store), 0)
     module.network.output.prepare(store)

@@ -30,7 +30,7 @@ from kill_kinds import all_kinds, write_texts  # noqa: E402
 KINDS = all_kinds()
 NETS = (
     *("lstm", "transformer", "bert", "transformer-xl", "spanbert", "electra", "xlm", "xlnet", "unilm", "t5", "ulmfit"),
-    *("context2vec", "cove", "ernie2", "use-dan"),
+    *("context2vec", "cove", "ernie2", "ernie-thu", "use-dan"),
 )
 KILLED = [*(f"train {name}" for name in NETS), "finetune many", "finetune knowledge"]
 SERVER = """
@@ -80,7 +80,7 @@ def inputs(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with texts, examples, and the models that are fine-tuned."""
     folder = tmp_path_factory.mktemp("inputs")
     write_texts(folder)
-    for name in ("bert", "ulmfit"):
+    for name in ("bert", "ulmfit", "transe"):
         run(KINDS[f"train {name}"].arguments(folder, folder / name), folder)
     return folder
 

@@ -17,7 +17,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from firth.errors import CorpusError
+from firth.fit.knowledge import NameFile, make_gazetteer
 from firth.fit.labelled_pairs import count_labels, open_labelled_pairs, read_pair_labels
 from firth.fit.mixed_corpus import kind_of
 from firth.report.suite_files import read_contexts, read_labelled, read_pairs, read_questions
@@ -29,12 +32,13 @@ from firth.text.multilingual import read_multilingual
 from firth.text.parallel import read_parallel
 from firth.text.readers import read_lines
 from firth.text.segment import make_segmenter
+from firth.tokens.annotations import read_annotations
 from firth.tokens.build import build_store, open_tokens
+from firth.tokens.gazetteer import read_gazetteer
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
 from firth.tokens.train import train_tokenizer
-from firth.tokens.units import read_gazetteer
 from tests.fuzz.fuzzing import FuzzReader
 from tests.fuzz.mutators import mutate_bytes, mutate_path
 from tests.samples import CHINESE, ENGLISH
@@ -138,6 +142,14 @@ LABELLED: dict[str, dict[str, str | bytes]] = {
         "a.tsv": "label\ttext_a\ttext_b\n1\ta cat\ta dog\n0\ta cat\tcats\n",
         "a.jsonl": records({"label": 3.5, "text_a": "a", "text_b": "b"}, {"label": 1, "text_a": "x", "text_b": "y"}),
     },
+    "typing": {
+        "a.jsonl": records({"left": ["in"], "mention": "New York", "right": ["."], "types": ["city", "place"]}),
+        "a.tsv": "labels\ttext\tstart\tend\ncity, place\tin New York\t3\t11\nriver\tRhine\t0\t5\n",
+    },
+    "relation": {
+        "a.jsonl": records({"label": "in", "text": "Rome, Italy", "head": [0, 4], "tail": [6, 11]}),
+        "a.tsv": "label\ttext\thead\ttail\nin\tRome is in Italy\t0:4\t11:16\nof\tItaly\t0:1\t1:5\n",
+    },
     "tag": {
         "a.txt": "EU B-ORG\nrejects O\nGerman B-MISC\ncall O\n\nPeter B-PER\nBlack I-PER\n",
         "a.conllu": "# text = cats ran\n1\tcats\tcat\tNOUN\tNNS\t_\t2\tnsubj\t_\t_\n"
@@ -231,6 +243,14 @@ def read_cache(path: Path) -> None:
     """Whatever the cache contains, the same tokens come out of it."""
     with redirect_stderr(io.StringIO()):  # of notes
         assert use_cache(path) == expected_tokens()
+
+
+ANNOTATED = records({"text": "in New York", "spans": [{"start": 3, "end": 11, "entity": "new york"}]})
+NAMES = "entity\tname\tprior\nnew york\tBig Apple\t1\nrome\t罗马\t\n"
+
+
+def read_names(path: Path) -> None:
+    make_gazetteer(NameFile(path, lambda name: 1 + len(name) % 3, np.ones(3)).read(), "names")
 
 
 def read_dictionary(path: Path) -> None:
@@ -333,6 +353,8 @@ READERS: Sequence[FuzzReader] = (
         partial(write, {"a.txt": "New York\n北京\n", "a.spo": "巴黎\t首都\t法国\nIre\tis\tland\n"}),
         read_gazetteer,
     ),
+    FuzzReader("annotations", partial(write, {"a.jsonl": ANNOTATED}), lambda path: read_annotations(path, len)),
+    FuzzReader("names", partial(write, {"a.tsv": NAMES, "b.tsv": "York\tnew york\t3\n"}), read_names),
     *(
         FuzzReader(task, partial(write, samples), partial(read_labelled_task, task))
         for task, samples in LABELLED.items()

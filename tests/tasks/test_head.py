@@ -12,13 +12,12 @@ from firth.tasks.head import HeadEncoder, ScalarMix
 from firth.tasks.sequences import (
     InputSequence,
     SequenceBuilder,
-    original_offsets,
     pack,
     truncated_lengths,
-    without_leading_spaces,
 )
 from firth.text.corpus import read_corpus
 from firth.tokens.build import open_tokens
+from firth.tokens.offsets import original_offsets, without_leading_spaces
 from firth.tokens.recipe import TokenizerRecipe
 from tests.fit.small_nets import small
 

@@ -50,6 +50,7 @@ def train(
     licence: options.Licence = None,
     pair: options.Pair = None,
     entities: options.Entities = None,
+    knowledge: options.Knowledge = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a recipe on text and save it as an artifact.
@@ -86,6 +87,7 @@ def train(
         licence=licence,
         pair=pair,
         entities=entities,
+        knowledge=knowledge,
         reload=False,
     )
     _print_result(as_json, out)
@@ -110,6 +112,7 @@ def adapt(
     pair: options.Pair = None,
     expand: Annotated[Path | None, Option("--expand", help="Word vectors whose words a network gets.")] = None,
     entities: options.Entities = None,
+    knowledge: options.Knowledge = None,
     as_json: options.Json = False,
 ) -> None:
     """Continue training on domain text: extend a vocabulary, add n-gram counts, train vectors and networks further.
@@ -145,6 +148,7 @@ def adapt(
         pair=pair,
         expand=expand,
         entities=entities,
+        knowledge=knowledge,
     )
     _print_result(as_json, out)
 
@@ -196,7 +200,7 @@ def finetune(
     task: Annotated[
         str,
         Argument(
-            help="classify, pair, tag, span, choice, generate, or many at once.",
+            help="classify, pair, tag, span, choice, generate, typing, relation, or many at once.",
             autocompletion=options.completion("tasks"),
         ),
     ],

@@ -167,7 +167,7 @@ def labels_of(
         only = next(iter(found), "none")
         where = examples[0].origin.source or "all items"
         raise CorpusError(f"{where}: the examples have one label only ({only}): give examples of at least two.")
-    form: Literal["single", "multi"] = "multi" if several and task == "classify" else "single"
+    form: Literal["single", "multi"] = "multi" if task == "typing" or (several and task == "classify") else "single"
     ordered = sorted(found, key=lambda one: (not _is_number(one), float(one) if _is_number(one) else 0.0, one))
     return tuple(ordered), form
 

@@ -266,5 +266,6 @@ def fill_columns(
             arrays = BatchArrays(*batch.shape)
             fill(store.columns[name], arrays)
             is_text = (batch.ids > EOS) | (batch.ids == UNK)
-            found[name] = torch.from_numpy(arrays.ids).where(is_text, 0).to(torch.uint8)
+            wide = store.columns[name].dtype.itemsize > 1
+            found[name] = torch.from_numpy(arrays.ids).where(is_text, 0).to(torch.int64 if wide else torch.uint8)
     return found

@@ -186,8 +186,8 @@ def open_run(config: FinetuneConfig, base: NetModel, skip_bad: bool = False) -> 
 
 
 def class_labels(recipe: TaskRecipe) -> tuple[str, ...]:
-    """The labels that examples must have; none if they have numbers."""
-    return () if recipe.form == "number" else recipe.labels
+    """The labels that examples must have; none if they have numbers, or types, of which there are always more."""
+    return () if recipe.form == "number" or recipe.task == "typing" else recipe.labels
 
 
 def _new_task(config: FinetuneConfig, recipe: TaskRecipe, base: NetModel) -> Task:

@@ -29,6 +29,15 @@ class StreamOffsets(NamedTuple):
     """(batch, length): the document of each token, -1 for padding."""
 
 
+class TokenVectors(NamedTuple):
+    """Vectors that tokens have instead of those of the embedding."""
+
+    positions: Tensor
+    """Indices into the flattened batch."""
+    vectors: Tensor
+    """(positions, embedding width)."""
+
+
 @dataclass
 class Batch:
     """Token ids (batch, length), which objectives corrupt, and labels. A row may hold several packed sequences."""
@@ -61,6 +70,8 @@ class Batch:
     sentences none is one."""
     side_ids: dict[str, Tensor] = field(default_factory=dict)
     """(batch, length) each: ids of further input tables, such as `languages` or `tasks`, by the table's name."""
+    token_vectors: TokenVectors | None = None
+    """Vectors of tokens that the vocabulary lacks, such as the markers of a task."""
     columns: dict[str, Tensor] = field(default_factory=dict)
     """(batch, length) each: columns of the token store by name, 0 for special tokens and padding."""
     progress: float = 1.0

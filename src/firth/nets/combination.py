@@ -79,6 +79,7 @@ def check_combination(recipe: NetRecipe) -> None:
         )
     _check_languages(recipe)
     _check_sentence(recipe)
+    recipe.entities.check(recipe)
 
 
 def _check_sentence(recipe: NetRecipe) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from firth.errors import RecipeError
 from firth.nets.combination import check_combination, check_recurrent
+from firth.nets.entity_recipe import EntitiesRecipe
 from firth.nets.field_checks import check_fractions, check_ranges
 from firth.nets.objective import Objective, Visibility
 from firth.nets.sentence_recipe import SentenceRecipe
@@ -321,6 +322,7 @@ class NetRecipe:
     decoder: EncoderRecipe | None = None
     """A causal Transformer, or an LSTM, that attends to the encoder's states of a source, and predicts (Vaswani et al.
     2017)."""
+    entities: EntitiesRecipe = field(default_factory=EntitiesRecipe)
     languages: tuple[str, ...] = ()
     """The names of the language embeddings."""
     language: str = ""

@@ -16,7 +16,7 @@ from firth.lm.language_model import UnknownWordModel, restore_spelling
 from firth.nets.characters import CharacterTable
 from firth.nets.embedding import Embedding
 from firth.nets.model import NetModel, own_tensors
-from firth.nets.network import Network, Vocabulary, build_network, make_decoder, make_encoder
+from firth.nets.network import Network, Vocabulary, build_network, make_decoder, make_encoder, make_entities
 from firth.nets.recipe import NetRecipe
 from firth.text.layout import Layout
 from firth.tokens.tokenizer import Tokenizer
@@ -100,6 +100,7 @@ def _check_sizes(recipe: NetRecipe, arrays: Arrays, vocabulary: Vocabulary) -> N
             "embedding": Embedding(recipe, vocabulary.tokens),
             "encoders.0": make_encoder(recipe),
             "decoder": make_decoder(recipe),
+            "entities": make_entities(recipe, vocabulary.tokens),
         }
     for prefix, module in modules.items():
         for name, tensor in own_tensors(module).items() if module is not None else ():

@@ -8,6 +8,7 @@ from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.context import ContextWord
 from firth.objectives.contrastive import Contrastive, ContrastiveNLI
+from firth.objectives.dea import EntityDenoising
 from firth.objectives.denoising import Denoising
 from firth.objectives.dialogue import DialogueLM
 from firth.objectives.discourse import DiscourseRelation
@@ -69,6 +70,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         ParseGeneration,
         QuickThought,
         SkipThought,
+        EntityDenoising,
     )
 }
 

@@ -175,6 +175,8 @@ RECIPES: dict[str, RecipeEntry] = {
         "Sun et al., ERNIE: Enhanced Representation through Knowledge Integration", "bert-wwm"),
     "ernie2": _entry(knowledge.ernie2, 2020,
         "Sun et al., ERNIE 2.0: A Continual Pre-training Framework for Language Understanding", "ernie"),
+    "ernie-thu": _entry(knowledge.ernie_thu, 2019,
+        "Zhang et al., ERNIE: Enhanced Language Representation with Informative Entities", "bert", "transe"),
     "roberta": _entry(nets.roberta, 2019,
         "Liu et al., RoBERTa: A Robustly Optimized BERT Pretraining Approach", "bert"),
     "spanbert": _entry(nets.spanbert, 2019,

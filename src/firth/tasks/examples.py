@@ -33,6 +33,13 @@ class TextExample:
 
 
 @dataclass(frozen=True, slots=True)
+class MentionExample(TextExample):
+    """typing and relation: a text with one marked mention or two."""
+
+    mentions: tuple[tuple[int, int], ...] = ()  # characters from which and to which each goes
+
+
+@dataclass(frozen=True, slots=True)
 class TagExample:
     """tag: words, and a tag for each."""
 

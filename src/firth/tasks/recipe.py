@@ -16,8 +16,8 @@ from firth.metrics.tags import Scheme
 from firth.nets.recipe import LearningRecipe, NetRecipe
 from firth.tokens.recipe import TokenizerRecipe
 
-TaskName = Literal["classify", "pair", "tag", "span", "choice", "generate"]
-TASKS: tuple[TaskName, ...] = ("classify", "pair", "tag", "span", "choice", "generate")
+TaskName = Literal["classify", "pair", "tag", "span", "choice", "generate", "typing", "relation"]
+TASKS: tuple[TaskName, ...] = ("classify", "pair", "tag", "span", "choice", "generate", "typing", "relation")
 Strategy = Literal["full", "frozen", "features", "discriminative", "gradual", "ulmfit"]
 STRATEGIES: tuple[Strategy, ...] = ("full", "frozen", "features", "discriminative", "gradual", "ulmfit")
 GRADUAL: tuple[Strategy, ...] = ("gradual", "ulmfit")
@@ -144,7 +144,7 @@ class TaskRecipe:
 
     task: TaskName = "classify"
     form: Literal["single", "multi", "number"] = "single"
-    """classify: single- or multi-label; pair: a label or a number."""
+    """classify: single- or multi-label; pair: a label or a number; typing: multi-label."""
     network: NetRecipe = field(default_factory=NetRecipe)
     decoder: NetRecipe | None = None
     """A decoder with cross-attention to `network`, which writes targets or labels; None: `network` does all."""

@@ -14,6 +14,7 @@ from firth.tasks.classify import ChoiceTask, ClassifyTask, PairTask
 from firth.tasks.generate import EncoderDecoderTask, GenerateTask
 from firth.tasks.knowledge import graph_from_array
 from firth.tasks.label_text import LabelTextTask
+from firth.tasks.mentions import RelationTask, TypingTask
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.span import SpanTask
 from firth.tasks.tag import TagTask
@@ -22,7 +23,8 @@ from firth.text.layout import Layout
 from firth.tokens.tokenizer import Tokenizer
 
 _TASKS: dict[str, type[Task]] = {
-    one.kind: one for one in (ClassifyTask, PairTask, TagTask, SpanTask, ChoiceTask, GenerateTask)
+    one.kind: one
+    for one in (ClassifyTask, PairTask, TagTask, SpanTask, ChoiceTask, GenerateTask, TypingTask, RelationTask)
 }
 _WITH_DECODER: dict[str, type[Task]] = {
     "generate": EncoderDecoderTask,

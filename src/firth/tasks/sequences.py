@@ -23,11 +23,13 @@ from firth.tasks.knowledge import KnowledgeGraph, branch_text
 from firth.tasks.recipe import KnowledgeRecipe
 from firth.tasks.trees import HeadWord, SentenceTree, fit, grow, within
 from firth.tokens.encoder import TextEncoder
+from firth.tokens.offsets import token_offsets
 from firth.tokens.special_tokens import tokenizer_special_tokens
 from firth.tokens.tokenizer import EOS, FIRST_WORD, UNK, Tokenizer
 
 Ints = npt.NDArray[np.int64]
 POSITIONS = "positions"  # key of the labels that are positions in the sequence
+MARKERS = "markers"  # key of the positions of tokens that a task has vectors of
 GROUPS = "groups"  # key of the index of the sequence that each of those positions belongs to
 # Replaced one for one, so that character offsets stay.
 _LINE_ENDS = {ord(one): " " for one in "\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
@@ -125,7 +127,7 @@ def _labels(sequences: Sequence[InputSequence], offsets: Ints) -> dict[str, torc
     found: dict[str, list[Ints]] = {}
     for index, one in enumerate(sequences):
         for name, values in one.labels.items():
-            found.setdefault(name, []).append(values + offsets[index] if name == POSITIONS else values)
+            found.setdefault(name, []).append(values + offsets[index] if name in (POSITIONS, MARKERS) else values)
         if POSITIONS in one.labels:
             found.setdefault(GROUPS, []).append(np.full(one.labels[POSITIONS].size, index))
     return {name: torch.from_numpy(np.concatenate(values)) for name, values in found.items()}
@@ -175,16 +177,8 @@ class SequenceBuilder:
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[Ints, Ints]]:
         """The ids of each text and the character offsets of its tokens, (tokens, 2)."""
-        lines = [text.translate(_LINE_ENDS) for text in texts]
-        found = []
-        for line, tokens in zip(lines, self.tokenizer.encode_batch(lines), strict=True):
-            ids = np.array(tokens.ids, dtype=np.int64)
-            offsets = np.array(tokens.offsets, dtype=np.int64).reshape(-1, 2)
-            spaced = self.tokenizer.presegment(line)
-            if spaced != line:
-                offsets = original_offsets(line, spaced)[offsets]
-            found.append((np.where(ids >= FIRST_WORD, ids, UNK), without_leading_spaces(line, offsets)))
-        return found
+        found = token_offsets(self.tokenizer, [text.translate(_LINE_ENDS) for text in texts])
+        return [(np.where(ids >= FIRST_WORD, ids, UNK), offsets) for ids, offsets in found]
 
     def heads(self, texts: Sequence[str]) -> list[list[HeadWord]]:
         """The names of the graph in each text as tokens, with their facts; nothing without a graph."""
@@ -286,24 +280,3 @@ def truncated_lengths(first: int, second: int, capacity: int) -> tuple[int, int]
     if first <= capacity - half:
         return first, capacity - first
     return capacity - half, half
-
-
-def without_leading_spaces(text: str, offsets: Ints) -> Ints:
-    """Character offsets of tokens without leading spaces, which some tokenizers include."""
-    begins = [begin + len(text[begin:end]) - len(text[begin:end].lstrip()) for begin, end in offsets.tolist()]
-    return np.column_stack([np.minimum(begins, offsets[:, 1]), offsets[:, 1]]) if begins else offsets
-
-
-def original_offsets(text: str, spaced: str) -> Ints:
-    """For each character offset in a text with inserted spaces, the offset in the original.
-
-    >>> original_offsets("ab c", "a b c").tolist()
-    [0, 1, 1, 2, 3, 4]
-    """
-    found = np.empty(len(spaced) + 1, dtype=np.int64)
-    offset = 0
-    for index, character in enumerate(spaced):
-        found[index] = offset
-        offset += offset < len(text) and text[offset] == character
-    found[len(spaced)] = len(text)
-    return found

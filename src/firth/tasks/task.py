@@ -77,7 +77,7 @@ class Task(ObjectiveHead):
     ) -> Iterator[tuple[list[int], Batch, HiddenStates]]:
         """Batches of examples of similar length: their indices, the batch and its hidden states."""
         for bucket in length_buckets(built):
-            batch = pack([one for index in bucket for one in built[index]], FIRST_WORD)
+            batch = self.rewrite(pack([one for index in bucket for one in built[index]], FIRST_WORD), network, None)
             yield bucket, batch, network(batch, self.positions(batch))
 
     @torch.inference_mode()
