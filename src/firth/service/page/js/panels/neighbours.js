@@ -1,0 +1,105 @@
+// The nearest words, as a list and as a map.
+
+import {post} from "../api.js";
+import {h, languageOf, svg} from "../dom.js";
+import {language, number, t} from "../i18n.js";
+import {project} from "../projection.js";
+import {bars, input, modelSelect} from "../widgets.js";
+import {textExamples} from "./common.js";
+
+const EXAMPLES = {en: ["government", "football", "river"], zh: ["音乐", "大学", "苹果"]};
+const COUNT = 30;
+const LISTED = 12;
+const WIDTH = 720;
+const HEIGHT = 480;
+const LINE = 18; // height of a label
+const GAP = 9; // from the middle of a dot to its label
+
+export const neighbours = {
+  id: "neighbours",
+  group: "vectors",
+  live: true,
+  can: (model) => model.abilities.has("similar"),
+  defaults: () => ({word: EXAMPLES[language()][0]}),
+  examples: textExamples(EXAMPLES, "word"),
+
+  fields({state, changed, spec}) {
+    return [h("div", {class: "row"}, input(state, "word", t("word"), changed), modelSelect(state, "model", t("model"), spec.models, changed))];
+  },
+
+  calls({model, word}) {
+    return [{path: "/similar", body: {model: model ?? this.models[0].name, word, count: COUNT, vectors: true}}];
+  },
+
+  async ask(values, signal) {
+    if (!values.word.trim()) return {word: "", neighbours: []};
+    const [call] = this.calls(values);
+    return {...(await post(call.path, call.body, signal)), word: values.word};
+  },
+
+  show(answer, view) {
+    const {word, neighbours: found} = answer;
+    if (!found.length) return [];
+    const pick = (one) => view.pick({word: one});
+    const list = bars(found.slice(0, LISTED).map((one) => ({name: one.word, part: one.score, value: number(one.score)})), pick);
+    const hasMap = answer.vector && found.every((one) => one.vector);
+    return [
+      h("article", {class: "card near"}, h("div", {}, h("h3", {class: "small quiet"}, t("neighbours.list")), list),
+        hasMap && h("figure", {}, drawMap(word, answer, pick), h("figcaption", {class: "small quiet"}, t("neighbours.map")))),
+    ];
+  },
+
+  summary: ({neighbours: found}) => found.slice(0, 3).map((one) => one.word).join(", "),
+};
+
+function drawMap(word, {vector, neighbours: found}, pick) {
+  const spots = project([vector, ...found.map((one) => one.vector)]);
+  const points = spots.map((spot, index) => ({...spot, word: index ? found[index - 1].word : word, isCentre: index === 0}));
+  const at = scaleOf(points);
+  const taken = [];
+  const dots = points.map((point) => dot(point, at(point), taken, pick));
+  return svg("svg", {class: "map", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", "aria-label": t("neighbours.map.label", {word})}, dots.reverse());
+}
+
+/** Fits the points into the map with one scale for both axes. */
+function scaleOf(points) {
+  const range = (name) => [Math.min(...points.map((one) => one[name])), Math.max(...points.map((one) => one[name]))];
+  const [[left, right], [low, high]] = [range("x"), range("y")];
+  const scale = Math.min((WIDTH - 150) / (right - left || 1), (HEIGHT - 70) / (high - low || 1));
+  return ({x, y}) => ({
+    x: WIDTH / 2 - 25 + (x - (left + right) / 2) * scale,
+    y: HEIGHT / 2 - (y - (low + high) / 2) * scale,
+  });
+}
+
+/** A dot with its label where there is space; a label that fits nowhere is shown when its dot is pointed at. */
+function dot(point, {x, y}, taken, pick) {
+  const width = labelWidth(point.word);
+  const spots = [
+    {left: x + GAP, top: y - LINE / 2}, {left: x - GAP - width, top: y - LINE / 2},
+    {left: x - width / 2, top: y - GAP - LINE}, {left: x - width / 2, top: y + GAP},
+  ];
+  const inside = ({left, top}) => left >= 4 && left + width <= WIDTH - 4 && top >= 2 && top + LINE <= HEIGHT - 2;
+  const free = spots.find((spot) => inside(spot) && !taken.some((box) => overlaps(box, spot, width)));
+  const spot = free ?? spots[0];
+  if (free) taken.push({...spot, width});
+  taken.push({left: x - 5, top: y - 5, width: 10, height: 10});
+  const names = [point.isCentre && "centre", !free && "crowded"].filter(Boolean).join(" ");
+  const choose = () => pick(point.word);
+  const onKey = (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    choose();
+  };
+  return svg("g", {class: names, role: "button", tabindex: "0", "aria-label": point.word, lang: languageOf(point.word), on: {click: choose, keydown: onKey}},
+    svg("circle", {cx: x, cy: y, r: point.isCentre ? 7 : 5}),
+    svg("text", {x: spot.left, y: spot.top + LINE - 5}, point.word));
+}
+
+function labelWidth(word) {
+  return Array.from(word).reduce((sum, one) => sum + (/\p{Script=Han}/u.test(one) ? 14.5 : 7.8), 4);
+}
+
+function overlaps(box, spot, width) {
+  return box.left < spot.left + width && spot.left < box.left + box.width && box.top < spot.top + LINE && spot.top < box.top + (box.height ?? LINE);
+}
