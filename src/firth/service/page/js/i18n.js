@@ -40,5 +40,5 @@ export function number(value, digits = 2) {
 
 export function percent(value) {
   const digits = value >= 0.0995 ? 0 : value >= 0.00995 ? 1 : 2;
-  return value < 0.0001 ? "< 0.01 %" : `${number(value * 100, digits)} %`;
+  return value < 0.0001 ? "< 0.01%" : `${number(value * 100, digits)}%`;
 }

@@ -49,11 +49,12 @@ function available() {
   return {shown: panels.filter((panel) => panel.models.length), missing: panels.filter((panel) => !panel.models.length)};
 }
 
-/** Outside the tasks a model counts once, and fine-tuned models come last. */
+/** Outside the tasks a model counts once; static vectors come first among vectors, fine-tuned models last. */
 function unique(found, group) {
   if (group === "tasks") return found;
   const once = found.filter((model, index) => found.findIndex((one) => one.name === model.name) === index);
-  return once.sort((one, two) => Number(Boolean(one.task)) - Number(Boolean(two.task)));
+  const rank = (model) => 2 * Boolean(model.task) + (group === "vectors" && model.context);
+  return once.sort((one, two) => rank(one) - rank(two));
 }
 
 function render() {

@@ -20,6 +20,8 @@ const EXAMPLES = {
   ],
 };
 
+const SHOWN = 6; // neighbours
+
 function sentencesOf(text) {
   return text.split("\n").map((one) => one.trim()).filter(Boolean);
 }
@@ -75,13 +77,18 @@ export const contexts = {
 };
 
 function withoutContext(model, {word}) {
-  return {model, word, count: 6};
+  return {model, word, count: SHOWN};
 }
 
 function inContext(model, values, side) {
   const other = side === "one" ? values.two : values.one;
-  const sentences = [...sentencesOf(values.others), other];
-  return {model, word: values.word, context: values[side], sentences, count: 6};
+  const sentences = sentencesOf(values.others);
+  return {model, word: values.word, context: values[side], sentences: sentences.length ? sentences : [other], count: 30};
+}
+
+/** The nearest occurrence of each word. */
+function distinct(near) {
+  return near.filter((one, index) => near.findIndex((two) => two.word === one.word) === index).slice(0, SHOWN);
 }
 
 function card(word, {name, isStatic, cosine, sides}) {
@@ -91,7 +98,7 @@ function card(word, {name, isStatic, cosine, sides}) {
   ];
   const columns = sides.map((near, index) => h("div", {},
     h("p", {class: "small quiet"}, t(isStatic ? "contexts.near" : index ? "contexts.near.two" : "contexts.near.one", {word})),
-    bars(near.map((one) => ({name: one.word, part: one.score, value: number(one.score)})))));
+    bars(distinct(near).map((one) => ({name: one.word, part: one.score, value: number(one.score)})))));
   return modelCard(name, extras, bar(cosine ?? 0), h("p", {class: "quiet small"}, isStatic ? t("contexts.static.long") : t("contexts.contextual.long")),
     h("div", {class: "contexts", lang: languageOf(word)}, isStatic ? columns.slice(0, 1) : columns));
 }

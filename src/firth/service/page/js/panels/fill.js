@@ -22,7 +22,8 @@ export const fill = {
     const {state, changed, spec} = view;
     const area = textArea(state, "text", t("fill.text"), changed, 2);
     const insert = h("button", {class: "button plain", type: "button", on: {click: () => insertMask(area.querySelector("textarea"))}}, t("fill.insert"));
-    return [area, h("div", {}, insert), spec.models.length > 1 && modelChips(state, "models", spec.models, changed)];
+    area.append(insert);
+    return [area, spec.models.length > 1 && modelChips(state, "models", spec.models, changed)];
   },
 
   calls({text, models}) {

@@ -37,8 +37,7 @@ export const generate = {
     progress(result);
     try {
       await stream(call.path, call.body, signal, (event) => {
-        if (event.text !== undefined) result.text = event.text;
-        else if (event.delta !== undefined) result.text += event.delta;
+        result.text = event.text ?? event.texts?.[0] ?? result.text;
         progress(result);
       });
     } catch (error) {

@@ -12,8 +12,8 @@ const COUNT = 30;
 const LISTED = 12;
 const WIDTH = 720;
 const HEIGHT = 480;
-const LINE = 18; // height of a label
-const GAP = 9; // from the middle of a dot to its label
+const LINE = 21; // height of a label
+const GAP = 10; // from the middle of a dot to its label
 
 export const neighbours = {
   id: "neighbours",
@@ -56,7 +56,7 @@ function drawMap(word, {vector, neighbours: found}, pick) {
   const spots = project([vector, ...found.map((one) => one.vector)]);
   const points = spots.map((spot, index) => ({...spot, word: index ? found[index - 1].word : word, isCentre: index === 0}));
   const at = scaleOf(points);
-  const taken = [];
+  const taken = points.map(at).map(({x, y}) => ({left: x - 6, top: y - 6, width: 12, height: 12})); // labels cover no dot
   const dots = points.map((point) => dot(point, at(point), taken, pick));
   return svg("svg", {class: "map", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", "aria-label": t("neighbours.map.label", {word})}, dots.reverse());
 }
@@ -65,9 +65,9 @@ function drawMap(word, {vector, neighbours: found}, pick) {
 function scaleOf(points) {
   const range = (name) => [Math.min(...points.map((one) => one[name])), Math.max(...points.map((one) => one[name]))];
   const [[left, right], [low, high]] = [range("x"), range("y")];
-  const scale = Math.min((WIDTH - 150) / (right - left || 1), (HEIGHT - 70) / (high - low || 1));
+  const scale = Math.min((WIDTH - 190) / (right - left || 1), (HEIGHT - 70) / (high - low || 1));
   return ({x, y}) => ({
-    x: WIDTH / 2 - 25 + (x - (left + right) / 2) * scale,
+    x: WIDTH / 2 - 30 + (x - (left + right) / 2) * scale,
     y: HEIGHT / 2 - (y - (low + high) / 2) * scale,
   });
 }
@@ -83,7 +83,6 @@ function dot(point, {x, y}, taken, pick) {
   const free = spots.find((spot) => inside(spot) && !taken.some((box) => overlaps(box, spot, width)));
   const spot = free ?? spots[0];
   if (free) taken.push({...spot, width});
-  taken.push({left: x - 5, top: y - 5, width: 10, height: 10});
   const names = [point.isCentre && "centre", !free && "crowded"].filter(Boolean).join(" ");
   const choose = () => pick(point.word);
   const onKey = (event) => {
@@ -93,11 +92,11 @@ function dot(point, {x, y}, taken, pick) {
   };
   return svg("g", {class: names, role: "button", tabindex: "0", "aria-label": point.word, lang: languageOf(point.word), on: {click: choose, keydown: onKey}},
     svg("circle", {cx: x, cy: y, r: point.isCentre ? 7 : 5}),
-    svg("text", {x: spot.left, y: spot.top + LINE - 5}, point.word));
+    svg("text", {x: spot.left, y: spot.top + LINE - 6}, point.word));
 }
 
 function labelWidth(word) {
-  return Array.from(word).reduce((sum, one) => sum + (/\p{Script=Han}/u.test(one) ? 14.5 : 7.8), 4);
+  return Array.from(word).reduce((sum, one) => sum + (/\p{Script=Han}/u.test(one) ? 17.5 : 9.2), 4);
 }
 
 function overlaps(box, spot, width) {
