@@ -19,6 +19,7 @@ import {recall, remember} from "./store.js";
 
 const PANELS = [surprise, compare, next, generate, fill, neighbours, contexts, classify, tag, answer];
 const GROUPS = ["language", "vectors", "tasks"];
+const RETRY = 2000; // milliseconds
 const THEMES = ["auto", "light", "dark"];
 
 const page = document.getElementById("page");
@@ -32,6 +33,7 @@ async function load() {
     problem = undefined;
   } catch (error) {
     problem = error;
+    if (error.status === 503 || error.status === 0) setTimeout(load, RETRY); // the models are being loaded
   }
   render();
 }
