@@ -18,7 +18,7 @@ ENGLISH = [
 ]
 CHINESE = ["苹果发布了新的手机。", "他每天吃一个苹果。", "公司发布了新的软件。", "他每天吃一个香蕉。"]
 TEXT = [ENGLISH, CHINESE] * 12
-TOPICS = [("money", text) for text in ENGLISH[::2]] * 4 + [("nature", text) for text in ENGLISH[1::2]] * 4
+TOPICS = [("<b>money</b>", text) for text in ENGLISH[::2]] * 4 + [("nature", text) for text in ENGLISH[1::2]] * 4
 TAGS = [
     (["John", "went", "to", "New", "York", "."], ["B-PER", "O", "O", "B-LOC", "I-LOC", "O"]),
     (["Mary", "went", "to", "Paris", "."], ["B-PER", "O", "O", "B-LOC", "O"]),
@@ -45,7 +45,11 @@ def train_models(folder: Path) -> list[Path]:
         _train(name, name, folder, size="tiny", settings=TINY, budget="3ktok")
     _finetune("topics", "kn", "classify", TOPICS, folder)
     _finetune("entities", "kn", "tag", TAGS, folder)
-    for name, task, examples in (("pairs", "pair", PAIRS), ("answers", "span", QUESTIONS), ("choices", "choice", CHOICES)):
+    for name, task, examples in (
+        ("pairs", "pair", PAIRS),
+        ("answers", "span", QUESTIONS),
+        ("choices", "choice", CHOICES),
+    ):
         _finetune(name, "bert", task, examples, folder, settings=["learning.epochs=1"])
     return sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
 

@@ -9,7 +9,9 @@ import pytest
 
 PAGE = Path(__file__).resolve().parents[2] / "src" / "firth" / "service" / "page"
 FILES = sorted(path for path in PAGE.rglob("*") if path.is_file())
-SCRIPTS = {path.relative_to(PAGE).as_posix(): path.read_text(encoding="utf-8") for path in FILES if path.suffix == ".js"}
+SCRIPTS = {
+    path.relative_to(PAGE).as_posix(): path.read_text(encoding="utf-8") for path in FILES if path.suffix == ".js"
+}
 PANELS = ("surprise", "compare", "next", "generate", "fill", "neighbours", "contexts", "classify", "tag", "answer")
 KEY = re.compile(r'^  (?:"([\w.]+)"|(\w+)): "', re.M)
 
@@ -42,7 +44,16 @@ def test_every_text_is_used_and_every_used_text_exists() -> None:
 
 @pytest.mark.parametrize(
     "forbidden",
-    ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "DOMParser", "javascript:"],
+    [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+        "DOMParser",
+        "javascript:",
+    ],
 )
 def test_no_script_makes_html_or_code_of_strings(forbidden: str) -> None:
     assert not [name for name, text in SCRIPTS.items() if forbidden in text]

@@ -114,7 +114,7 @@ function navigation() {
 }
 
 function footer() {
-  return h("footer", {class: "foot"}, h("a", {href: "/docs"}, t("foot.docs")), h("a", {href: "/metrics"}, t("foot.metrics")), h("span", {}, t("foot.private")));
+  return h("footer", {class: "foot"}, h("a", {href: "/docs"}, t("foot.docs")), !hasKey() && h("a", {href: "/metrics"}, t("foot.metrics")), h("span", {}, t("foot.private")));
 }
 
 function showPanel(focus = false) {

@@ -24,7 +24,7 @@ class PanelView {
   constructor(spec, state, context) {
     Object.assign(this, {spec, state, context});
     this.changed = () => this.onChange();
-    this.output = h("div", {class: "results"});
+    this.output = h("div", {class: "results", "aria-busy": "false"});
     this.status = h("p", {class: "status", role: "status", "aria-live": "polite"});
     this.runButton = h("button", {class: "button primary", type: "submit"}, t(`${spec.id}.run`));
     this.stopButton = h("button", {class: "button", type: "button", hidden: true, on: {click: () => this.stop()}}, t("stop"));
@@ -66,7 +66,11 @@ class PanelView {
   onChange() {
     this.drawCode();
     clearTimeout(this.timer);
-    if (this.spec.live) this.timer = setTimeout(() => this.root.isConnected && this.run(), PAUSE);
+    if (!this.spec.live) return;
+    this.stop();
+    this.controller = undefined;
+    this.output.setAttribute("aria-busy", "true"); // what is shown is no longer the answer
+    this.timer = setTimeout(() => this.root.isConnected && this.run(), PAUSE);
   }
 
   submit(event) {

@@ -10,8 +10,8 @@ import {textExamples} from "./common.js";
 const EXAMPLES = {en: ["government", "football", "river"], zh: ["音乐", "大学", "苹果"]};
 const COUNT = 30;
 const LISTED = 12;
-const WIDTH = 720;
-const HEIGHT = 480;
+const WIDE = {width: 720, height: 480};
+const NARROW = {width: 400, height: 440};
 const LINE = 21; // height of a label
 const GAP = 10; // from the middle of a dot to its label
 
@@ -55,31 +55,32 @@ export const neighbours = {
 function drawMap(word, {vector, neighbours: found}, pick) {
   const spots = project([vector, ...found.map((one) => one.vector)]);
   const points = spots.map((spot, index) => ({...spot, word: index ? found[index - 1].word : word, isCentre: index === 0}));
-  const at = scaleOf(points);
+  const size = matchMedia("(max-width: 40rem)").matches ? NARROW : WIDE;
+  const at = scaleOf(points, size);
   const taken = points.map(at).map(({x, y}) => ({left: x - 6, top: y - 6, width: 12, height: 12})); // labels cover no dot
-  const dots = points.map((point) => dot(point, at(point), taken, pick));
-  return svg("svg", {class: "map", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", "aria-label": t("neighbours.map.label", {word})}, dots.reverse());
+  const dots = points.map((point) => dot(point, at(point), {taken, size, pick}));
+  return svg("svg", {class: "map", viewBox: `0 0 ${size.width} ${size.height}`, role: "group", "aria-label": t("neighbours.map.label", {word})}, dots.reverse());
 }
 
 /** Fits the points into the map with one scale for both axes. */
-function scaleOf(points) {
+function scaleOf(points, {width, height}) {
   const range = (name) => [Math.min(...points.map((one) => one[name])), Math.max(...points.map((one) => one[name]))];
   const [[left, right], [low, high]] = [range("x"), range("y")];
-  const scale = Math.min((WIDTH - 190) / (right - left || 1), (HEIGHT - 70) / (high - low || 1));
+  const scale = Math.min((0.74 * width) / (right - left || 1), (height - 70) / (high - low || 1));
   return ({x, y}) => ({
-    x: WIDTH / 2 - 30 + (x - (left + right) / 2) * scale,
-    y: HEIGHT / 2 - (y - (low + high) / 2) * scale,
+    x: 0.46 * width + (x - (left + right) / 2) * scale,
+    y: height / 2 - (y - (low + high) / 2) * scale,
   });
 }
 
 /** A dot with its label where there is space; a label that fits nowhere is shown when its dot is pointed at. */
-function dot(point, {x, y}, taken, pick) {
+function dot(point, {x, y}, {taken, size, pick}) {
   const width = labelWidth(point.word);
   const spots = [
     {left: x + GAP, top: y - LINE / 2}, {left: x - GAP - width, top: y - LINE / 2},
     {left: x - width / 2, top: y - GAP - LINE}, {left: x - width / 2, top: y + GAP},
   ];
-  const inside = ({left, top}) => left >= 4 && left + width <= WIDTH - 4 && top >= 2 && top + LINE <= HEIGHT - 2;
+  const inside = ({left, top}) => left >= 4 && left + width <= size.width - 4 && top >= 2 && top + LINE <= size.height - 2;
   const free = spots.find((spot) => inside(spot) && !taken.some((box) => overlaps(box, spot, width)));
   const spot = free ?? spots[0];
   if (free) taken.push({...spot, width});
