@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -38,8 +39,13 @@ def _written_vectors(
     dimension = check_numbers(found, limits)
     options = submission.options
     answer |= {"dimension": dimension, "pooling": options["pooling"], "unit": bool(options["unit"])}
-    results = [one | {"embedding": written_vector(one["embedding"], encoding)} for one in found]
-    return to_json(answer | {"results": results}).encode()
+    results = [_with_vector({name: one[name] for name in one if name != "embedding"}, one, encoding) for one in found]
+    return f'{to_json(answer)[:-1]}, "results": [{", ".join(results)}]}}'.encode()
+
+
+def _with_vector(facts: dict[str, Any], found: dict[str, Any], encoding: str) -> str:
+    """The JSON of a vector, whose numbers are finite, and facts."""
+    return f'{to_json(facts)[:-1]}, "embedding": {json.dumps(written_vector(found["embedding"], encoding))}}}'
 
 
 def check_numbers(found: Sequence[Any], limits: Limits) -> int:
@@ -55,15 +61,15 @@ def check_numbers(found: Sequence[Any], limits: Limits) -> int:
 def openai_embeddings(served: ServedModel, found: Sequence[Any], encoding: str, limits: Limits) -> bytes:
     """The vectors of texts in OpenAI's shape."""
     check_numbers(found, limits)
+    names = ("truncated", "windowed", "unknown", "empty")
     data = [
-        {"object": "embedding", "index": index, "embedding": written_vector(one["embedding"], encoding)}
-        | {name: one[name] for name in ("truncated", "windowed", "unknown", "empty")}
+        _with_vector({"object": "embedding", "index": index, **{name: one[name] for name in names}}, one, encoding)
         for index, one in enumerate(found)
     ]
     tokens = sum(one["tokens"] for one in found)
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    answer = {"object": "list", "model": served.name, "digest": served.digest, "data": data, "usage": usage}
-    return to_json(answer).encode()
+    answer = {"object": "list", "model": served.name, "digest": served.digest, "usage": usage}
+    return f'{to_json(answer)[:-1]}, "data": [{", ".join(data)}]}}'.encode()
 
 
 def openai_model(served: ServedModel, created: float) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
@@ -13,7 +12,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 import firth
-from firth.errors import near_miss
 from firth.json_output import to_json
 from firth.service import answers, schemas
 from firth.service.answers import written_answer
@@ -24,6 +22,7 @@ from firth.service.refusals import Refusal, refusal_of
 from firth.service.state import ServerState
 
 T = TypeVar("T")
+_QUICK = 16  # texts whose answers are written at once
 _DESCRIPTION = "Models of every family: scores, next tokens, masks, vectors, neighbours, predictions and text."
 _ERROR: dict[int | str, dict[str, Any]] = {
     status: {"model": answers.ErrorAnswer, "description": what}
@@ -91,6 +90,8 @@ def _add_handlers(app: FastAPI) -> None:
 
     async def refusal(request: Request, error: Exception) -> Response:
         return refused(refusal_of(error))
+
+    app.add_exception_handler(Exception, refusal)
 
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
@@ -171,7 +172,8 @@ async def answer_request(state: ServerState, body: schemas.ModelRequest, request
                 headers={"cache-control": "no-store"},
             )
     found = await until_gone(request, state.workers.run(submission))
-    return JsonAnswer(written_answer(submission, found, getattr(body, "encoding_format", "float"), state.limits))
+    encoding = getattr(body, "encoding_format", "float")
+    return JsonAnswer(await in_thread_if_large(found, written_answer, submission, found, encoding, state.limits))
 
 
 def chosen_pooling(served: ServedModel, options: dict[str, Any]) -> dict[str, Any]:
@@ -197,6 +199,13 @@ async def until_gone(request: Request, work: Awaitable[T]) -> T:
             if not one.done():
                 one.cancel()
         await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def in_thread_if_large(found: Sequence[Any], write: Callable[..., bytes], *arguments: Any) -> bytes:
+    """The bytes of an answer, written in a thread if that takes long, so that other requests go on."""
+    if len(found) > _QUICK:
+        return await asyncio.to_thread(write, *arguments)
+    return write(*arguments)
 
 
 async def _disconnected(request: Request) -> None:
@@ -258,7 +267,8 @@ def _add_openai(app: FastAPI, state: ServerState) -> None:
         if body.dimensions is not None and any(one["embedding"].size != body.dimensions for one in found):
             size = found[0]["embedding"].size
             raise Refusal(422, f"the vectors have {size} dimensions: leave dimensions out.", param="dimensions")
-        return JsonAnswer(answers.openai_embeddings(served, found, body.encoding_format, state.limits))
+        write = answers.openai_embeddings
+        return JsonAnswer(await in_thread_if_large(found, write, served, found, body.encoding_format, state.limits))
 
     @app.get("/v1/models", responses={200: {"model": answers.OpenAIModels, "description": "The answer."}})
     async def models() -> Response:
@@ -299,13 +309,3 @@ def _add_facts(app: FastAPI, state: ServerState) -> None:
     async def metrics() -> Response:
         """Counters in Prometheus' text format."""
         return Response(state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-def unknown_field(name: str, known: Sequence[str]) -> str:
-    """A clause for a field that does not exist."""
-    return near_miss(name, known)
-
-
-def pretty(document: Any) -> str:
-    """A JSON document for people."""
-    return json.dumps(document, indent=2, ensure_ascii=False)

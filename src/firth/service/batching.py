@@ -1,7 +1,7 @@
 """Batches: texts of many requests for the same operation are computed together, in threads, with a bounded queue.
 
-A request is a `Submission` of items. Workers take the oldest item and others for the same operation, as many as fit into
-a batch. Items of a request that was given up, because its client has gone or its deadline has passed, are dropped.
+A request is a `Submission` of items. Workers take the oldest item and others for the same operation, as many as fit
+into a batch. Items of a request that was given up, because its client has gone or its deadline has passed, are dropped.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextvars import copy_context
 from itertools import count
 from typing import Any, NamedTuple
 
+from firth.progress import quietly
 from firth.service.limits import Limits
 from firth.service.metrics import Metrics
 from firth.service.models import ServedModel
@@ -24,6 +25,7 @@ from firth.service.refusals import Refusal, refusal_of
 
 Key = tuple[ServedModel, str, str]
 """The model, the operation and the options: items of the same key can be computed together."""
+_RECENT = 0.2  # weight of the last batch in the mean time of a token
 Emit = Callable[[dict[str, Any]], None]
 
 
@@ -33,6 +35,7 @@ class Submission:
     def __init__(self, served: ServedModel, operation: str, items: Sequence[Any], options: dict[str, Any]) -> None:
         self.served, self.operation, self.items, self.options = served, operation, items, options
         self.key: Key = (served, operation, repr(sorted(options.items())))
+        self.kind = (served.name, operation)
         self.answers: list[Any] = [None] * len(items)
         self.left = len(items)
         self.future: Future[list[Any]] = Future()
@@ -55,13 +58,15 @@ class Work(NamedTuple):
     number: int
     """Of arrival."""
     submission: Submission
-    index: int
+    position: int
     cost: int
     """Estimated tokens."""
+    seconds: float
+    """Estimated time of its computation."""
 
     @property
     def item(self) -> Any:
-        return self.submission.items[self.index]
+        return self.submission.items[self.position]
 
 
 def estimated_tokens(item: Any) -> int:
@@ -77,13 +82,20 @@ def estimated_tokens(item: Any) -> int:
     return sum(map(estimated_tokens, item)) if isinstance(item, list | tuple) else 1
 
 
+def generated_tokens(options: dict[str, Any]) -> int:
+    """As many tokens as a request to generate asks for."""
+    return int(options["count"] * (options["length"] or 50) * options["beams"])
+
+
 class BatchQueue:
     """The items that wait, oldest first, by key; safe for threads."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
+    def __init__(self, limits: Limits, threads: int = 1) -> None:
+        self.limits, self.threads = limits, threads
         self.tokens = 0
-        self.requests = 0
+        self.seconds = 0.0
+        """Estimated time in which one thread would compute all that waits."""
+        self._rates: dict[tuple[str, str], float] = {}  # seconds per token, by model and operation
         self._waiting: dict[Key, deque[Work]] = {}
         self._numbers = count()
         self._changed = threading.Condition()
@@ -91,16 +103,20 @@ class BatchQueue:
 
     def add(self, submission: Submission) -> None:
         """Queue the items of a request, or refuse it."""
-        costs = [estimated_tokens(item) for item in submission.items]
+        made = generated_tokens(submission.options) if submission.operation == "generate" else 0
+        costs = [estimated_tokens(item) + made for item in submission.items]
         with self._changed:
             if self._is_closed:
                 raise Refusal(503, "the server is stopping: try another one, or try again soon.")
-            if self.tokens and self.tokens + sum(costs) > self.limits.queued_tokens:
+            is_full = self.seconds > self.limits.waiting * self.threads
+            if is_full or (self.tokens and self.tokens + sum(costs) > self.limits.queued_tokens):
                 raise Refusal(429, "the server is too busy: try again soon.")
+            rate = self._rates.get(submission.kind, 0.0)
             queue = self._waiting.setdefault(submission.key, deque())
-            for index, cost in enumerate(costs):
-                queue.append(Work(next(self._numbers), submission, index, cost))
+            for position, cost in enumerate(costs):
+                queue.append(Work(next(self._numbers), submission, position, cost, cost * rate))
             self.tokens += sum(costs)
+            self.seconds += sum(costs) * rate
             self._changed.notify(min(len(costs), 2))
 
     def take(self) -> list[Work]:
@@ -114,6 +130,13 @@ class BatchQueue:
                     return []
                 self._changed.wait()
 
+    def observe(self, batch: Sequence[Work], seconds: float) -> None:
+        """Note how long a batch has taken."""
+        kind, cost = batch[0].submission.kind, sum(work.cost for work in batch)
+        with self._changed:
+            before = self._rates.get(kind, seconds / cost)
+            self._rates[kind] = before + _RECENT * (seconds / cost - before)
+
     def close(self) -> None:
         """Accept nothing more; what waits is still computed."""
         with self._changed:
@@ -123,16 +146,23 @@ class BatchQueue:
     def _drop_unwanted(self) -> None:
         for key, queue in list(self._waiting.items()):
             while queue and not queue[0].submission.is_wanted:
-                self.tokens -= queue.popleft().cost
+                self._pop(queue)
             if not queue:
                 del self._waiting[key]
+        if not self._waiting:
+            self.tokens, self.seconds = 0, 0.0  # without the errors of rounding
+
+    def _pop(self, queue: deque[Work]) -> Work:
+        work = queue.popleft()
+        self.tokens -= work.cost
+        self.seconds -= work.seconds
+        return work
 
     def _take(self) -> list[Work]:
         key = min(self._waiting, key=lambda one: self._waiting[one][0].number)
         queue, batch, size = self._waiting[key], list[Work](), 0
         while queue and (not batch or size + queue[0].cost <= self.limits.batch_tokens):
-            work = queue.popleft()
-            self.tokens -= work.cost
+            work = self._pop(queue)
             if work.submission.is_wanted:
                 batch.append(work)
                 size += work.cost
@@ -146,7 +176,7 @@ class BatchWorkers:
 
     def __init__(self, threads: int, limits: Limits, metrics: Metrics) -> None:
         self.limits, self.metrics = limits, metrics
-        self.queue = BatchQueue(limits)
+        self.queue = BatchQueue(limits, threads)
         context = copy_context()
         self._threads = [
             threading.Thread(target=context.copy().run, args=(self._work,), name=f"firth-{one}", daemon=True)
@@ -177,10 +207,13 @@ class BatchWorkers:
             thread.join()
 
     def _work(self) -> None:
-        while batch := self.queue.take():
-            begun = time.perf_counter()
-            self._compute(batch)
-            self.metrics.batch(batch[0].submission, len(batch), time.perf_counter() - begun)
+        with quietly():
+            while batch := self.queue.take():
+                begun = time.perf_counter()
+                self._compute(batch)
+                seconds = time.perf_counter() - begun
+                self.queue.observe(batch, seconds)
+                self.metrics.batch(batch[0].submission, len(batch), seconds)
 
     def _compute(self, batch: Sequence[Work]) -> None:
         first = batch[0].submission
@@ -222,7 +255,7 @@ def _run_alone(submission: Submission, item: Any) -> Any:
 def _deliver(work: Work, answer: Any) -> None:
     submission = work.submission
     with _DELIVERY:
-        submission.answers[work.index] = answer
+        submission.answers[work.position] = answer
         submission.left -= 1
         is_complete = not submission.left
     if is_complete and submission.future.set_running_or_notify_cancel():

@@ -116,6 +116,8 @@ class Guard:
             self.state.require_ready()
         if self.active > self.state.limits.requests:
             raise Refusal(429, "the server is too busy: try again soon.")
+        if scope["method"] == "POST":
+            _require_json(dict(headers))
         return await self._body(dict(headers), receive)
 
     def _check_headers(self, headers: list[tuple[bytes, bytes]]) -> None:
@@ -158,6 +160,13 @@ class Guard:
         except TimeoutError:
             seconds = self.state.limits.reading
             raise Refusal(408, f"the body did not arrive within {seconds:g} seconds: send it faster.") from None
+
+
+def _require_json(headers: dict[bytes, bytes]) -> None:
+    """Refuse other bodies than JSON, which the pages of other sites could send without being asked."""
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != b"application/json":
+        raise Refusal(422, "a JSON object is expected: send it with the header content-type: application/json.")
 
 
 class SlowClientError(Exception):

@@ -23,7 +23,9 @@ class Limits:
     """Tokens that are read at once, at least one text."""
     queued_tokens: int = 1 << 17
     """Estimated tokens of all texts that wait; a request finds the server too busy if there are more."""
-    requests: int = 512
+    waiting: float = 1.0
+    """Seconds of work, as it was measured, that may wait; a request finds the server too busy if there are more."""
+    requests: int = 2048
     """Requests that are read or wait at the same time."""
     connections: int = 4096
     header_bytes: int = 1 << 14

@@ -72,7 +72,7 @@ def _scores(network: Any, texts: Sequence[str], options: Options) -> list[Any]:
 
 def _score_answer(served: ServedModel, score: Any, read: ReadText) -> Answer:
     ratios = {"bits_per_byte": score.bits_per_byte, "perplexity": score.perplexity}
-    return read.facts(served.max_tokens) | score._asdict() | ratios  # its tokens are predictions
+    return {**read.facts(served.max_tokens), **score._asdict(), **ratios}  # its tokens are predictions
 
 
 def next_(served: ServedModel, items: Sequence[str], options: Options) -> list[Answer]:

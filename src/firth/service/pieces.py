@@ -37,7 +37,7 @@ class ReadText(NamedTuple):
 
 
 def read_texts(served: ServedModel, texts: Sequence[str], *, keep_masks: bool = False) -> list[ReadText]:
-    """The numbers of tokens of texts; special tokens that are written in them are unknown words, masks only if asked."""
+    """The numbers of tokens of texts; special tokens that are written in them are unknown words."""
     tokenizer = served.model.tokenizer
     lines = [tokenizer.presegment(text.translate(_LINE_ENDS)) for text in texts]
     found = []

@@ -1,13 +1,13 @@
-"""The self-test of a model that is to be served: finite numbers, and which answers are the same alone and in a batch."""
+"""The self-test of a served model: finite numbers, and which answers are the same alone and in a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from firth.abilities import HasLayers, Scores
+from firth.abilities import HasLayers, HasTasks, Scores
 from firth.errors import ArtifactError
 from firth.service.models import ServedModel
 from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
@@ -39,7 +39,7 @@ def test_model(served: ServedModel) -> ServedModel:
 
     may_batch = _OF_NETWORKS if isinstance(served.network, HasLayers) else _OF_OTHERS
     for name, items, options in _probes(served):
-        run = OPERATIONS[name].run
+        run: Callable[..., list[Any]] = OPERATIONS[name].run
         try:
             alone = [run(served, [item], options)[0] for item in items]
             both = [run(served, items, options), run(served, items[::-1], options)[::-1]]
@@ -66,9 +66,25 @@ def _probes(served: ServedModel) -> list[tuple[str, list[Any], dict[str, Any]]]:
         if not isinstance(served.network, Scores):
             few = list(zip(few, texts[12:], strict=False))
         found.append(("score", few, {}))
+    if "predict" in served.abilities and not isinstance(served.model, HasTasks):
+        task = getattr(served.model, "task", "classify")
+        found.append(("predict", [_item(task, text) for text in texts[:6]], {"task": None}))
     if "embed" in served.abilities:
         found.append(("embed", texts, dict(served.pooling)))
     return found
+
+
+def _item(task: str, text: str) -> Any:
+    """A text as an item of a task."""
+    if task == "pair":
+        return [text, _SENTENCES[0]]
+    if task == "tag":
+        return text.split()
+    if task == "span":
+        return {"passage": text, "question": _SENTENCES[1]}
+    if task == "choice":
+        return {"context": text, "question": "", "choices": list(_SENTENCES[:2])}
+    return text
 
 
 def _require_finite(served: ServedModel, name: str, answers: Sequence[Any]) -> None:
@@ -85,5 +101,6 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
     if isinstance(one, np.ndarray):
-        return one.tobytes() == other.tobytes()
-    return bool(one == other) or (one != one and other != other)
+        return bool(one.tobytes() == other.tobytes())
+    is_same: bool = one == other or (one != one and other != other)
+    return is_same

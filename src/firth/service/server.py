@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import logging
 import signal
 import socket
 import threading
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from firth.service.protocol import protocol_with
 from firth.service.state import ServerState
 
 _BACKLOG = 2048
+_OWN_FILES = 128
 
 
 def is_loopback(host: str) -> bool:
@@ -57,6 +60,7 @@ def serve(
         raise ArgumentError(f"{host} can be reached from other machines: give a key with --key-file.")
     key = None if key_file is None else read_key(key_file)
     registry = ModelRegistry(folders)
+    limits = replace(limits, connections=min(limits.connections, _most_connections()))
     listening = _listen(host, port)
     with _single_threaded(), notes_once(), contextlib.closing(listening):
         state = ServerState(registry, limits, cores(threads))
@@ -83,6 +87,19 @@ def _listen(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or error
         raise OutputError(f"cannot listen on {host}:{port} ({reason}): choose another --port or --host.") from None
     return listening
+
+
+def _most_connections() -> int:
+    """As many connections as this process may have, with some files for itself."""
+    try:
+        import resource
+    except ImportError:  # only on Unix
+        return 1 << 16
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 1 << 16) if most > 0 else 1 << 16, most))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, soft - _OWN_FILES)
 
 
 @contextlib.contextmanager
@@ -119,6 +136,7 @@ class FirthServer(uvicorn.Server):
             timeout_graceful_shutdown=int(limits.stopping),
             h11_max_incomplete_event_size=limits.header_bytes,
         )
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what clients do wrong is in /metrics
         super().__init__(config)
         self.failure: FirthError | None = None
         self._loading: threading.Thread | None = None
@@ -180,7 +198,7 @@ class FirthServer(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        handlers = {signal.SIGINT: self.handle_exit, signal.SIGTERM: self.handle_exit}
+        handlers: dict[int, Any] = {signal.SIGINT: self.handle_exit, signal.SIGTERM: self.handle_exit}
         if hasattr(signal, "SIGHUP"):
             handlers[signal.SIGHUP] = lambda number, frame: self.reload()
         before = {one: signal.signal(one, handler) for one, handler in handlers.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ class ServerState:
         self.is_stopping = False
         self.metrics.gauges = {
             "firth_ready": lambda: float(self.registry.is_ready),
+            "firth_queued_seconds": lambda: self.workers.queue.seconds,
+            "firth_resident_bytes": resident_bytes,
             "firth_queued_tokens": lambda: float(self.workers.queue.tokens),
             "firth_start_time_seconds": lambda: self.metrics.started,
         }
@@ -53,6 +56,15 @@ class ServerState:
         if asked > self.limits.generated:
             most = self.limits.generated
             raise Refusal(413, f"{asked:,} generated tokens are too many: ask for at most {most:,}.", param="length")
+
+
+def resident_bytes() -> float:
+    """The memory of this process in bytes; 0 where it is not known."""
+    try:
+        with open("/proc/self/statm") as file:
+            return float(int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def texts_in(value: Any) -> list[str]:
