@@ -6,6 +6,7 @@ import ast
 import json
 import math
 import re
+import runpy
 import subprocess
 import urllib.request
 from collections.abc import Generator
@@ -21,6 +22,7 @@ from tests.service.page_models import train_models
 pytestmark = pytest.mark.slow
 PANELS = ("surprise", "compare", "next", "generate", "fill", "neighbours", "contexts", "classify", "tag", "answer")
 HOSTILE = '<img src=x onerror=alert(1)><script>alert(2)</script> & "it\'s" </textarea>'
+AWKWARD = '[MASK] it\'s a "$HOME" \\n `x` 苹果 bank 🙂'
 CONTRAST = (Path(__file__).parent / "page_contrast.js").read_text(encoding="utf-8")
 
 
@@ -217,10 +219,12 @@ def test_an_error_is_the_servers_sentence(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("panel", PANELS)
-def test_the_code_is_the_request(visit: Visit, panel: str) -> None:
+def test_the_code_is_the_request(
+    visit: Visit, address: str, panel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = visit.open(panel)
     for field in page.locator("textarea, input[type=text]").all():
-        field.fill(f'[MASK] it\'s "$HOME" \\n `x` 苹果 {field.get_attribute("name")}')
+        field.fill("bank" if field.get_attribute("name") == "word" else AWKWARD)
     sent = list[Any]()
     page.on("request", lambda request: sent.append((request.url, request.post_data)))
     visit.run()
@@ -229,10 +233,13 @@ def test_the_code_is_the_request(visit: Visit, panel: str) -> None:
     given = words.stdout.decode().rstrip("\0").split("\0")
     body = json.loads(given[-1])
     assert any(url in given and body == json.loads(data) for url, data in sent)
-    (value,) = [
-        node.value for node in ast.parse(python).body if isinstance(node, ast.Assign) and node.targets[0].id == "body"
-    ]  # type: ignore[attr-defined]
-    assert ast.literal_eval(value) == body
+    script = tmp_path / "script.py"
+    script.write_text(python, encoding="utf-8")
+    capsys.readouterr()
+    runpy.run_path(str(script))["client"].close()
+    printed = [ast.literal_eval(line) for line in capsys.readouterr().out.splitlines()]
+    (path,) = [one.removeprefix(address) for one in given if one.startswith(address)]
+    assert printed[-1] == ask(address, path, {name: value for name, value in body.items() if name != "stream"})
     page.click("figure[data-code=python] button")
     page.wait_for_selector("figure[data-code=python] button:text-is('Copied')")
     assert page.evaluate("navigator.clipboard.readText()") == python
@@ -298,6 +305,15 @@ def test_keyboard_alone(visit: Visit) -> None:
     keys.press("ArrowRight")
     assert page.evaluate("document.activeElement.matches('.token:nth-of-type(2)')")
     assert page.locator(".token[tabindex='0']").count() == page.locator(".tokens").count()
+    page = visit.open("neighbours")
+    page.fill("input[name=word]", "man")
+    visit.answered()
+    page.focus(".map [tabindex='0']")
+    keys.press("ArrowDown")
+    chosen = page.evaluate("document.activeElement.textContent")
+    keys.press("Enter")
+    visit.answered()
+    assert page.input_value("input[name=word]") == chosen != "man"
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -45,6 +45,20 @@ export function prose(tag, properties, text) {
   return h(tag, {...properties, lang: languageOf(text)}, text);
 }
 
+/** Makes many elements one stop of the Tab key: arrow keys move among them. */
+export function roving(container, items) {
+  items.forEach((item, index) => item.setAttribute("tabindex", index ? "-1" : "0"));
+  container.addEventListener("keydown", (event) => {
+    const way = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1}[event.key];
+    const next = items[items.indexOf(event.target) + way];
+    if (!way || !next) return;
+    event.preventDefault();
+    event.target.setAttribute("tabindex", "-1");
+    next.setAttribute("tabindex", "0");
+    next.focus();
+  });
+}
+
 /** A bar of a part of 1. */
 export function bar(part) {
   const width = Number.isFinite(part) ? Math.min(Math.max(part, 0), 1) * 100 : 0;

@@ -1,7 +1,7 @@
 // The nearest words, as a list and as a map.
 
 import {post} from "../api.js";
-import {h, languageOf, svg} from "../dom.js";
+import {h, languageOf, roving, svg} from "../dom.js";
 import {language, number, t} from "../i18n.js";
 import {project} from "../projection.js";
 import {bars, input, modelSelect} from "../widgets.js";
@@ -59,7 +59,9 @@ function drawMap(word, {vector, neighbours: found}, pick) {
   const at = scaleOf(points, size);
   const taken = points.map(at).map(({x, y}) => ({left: x - 6, top: y - 6, width: 12, height: 12})); // labels cover no dot
   const dots = points.map((point) => dot(point, at(point), {taken, size, pick}));
-  return svg("svg", {class: "map", viewBox: `0 0 ${size.width} ${size.height}`, role: "group", "aria-label": t("neighbours.map.label", {word})}, dots.reverse());
+  const map = svg("svg", {class: "map", viewBox: `0 0 ${size.width} ${size.height}`, role: "group", "aria-label": t("neighbours.map.label", {word})}, [...dots].reverse());
+  roving(map, dots);
+  return map;
 }
 
 /** Fits the points into the map with one scale for both axes. */
@@ -91,7 +93,7 @@ function dot(point, {x, y}, {taken, size, pick}) {
     event.preventDefault();
     choose();
   };
-  return svg("g", {class: names, role: "button", tabindex: "0", "aria-label": point.word, lang: languageOf(point.word), on: {click: choose, keydown: onKey}},
+  return svg("g", {class: names, role: "button", "aria-label": point.word, lang: languageOf(point.word), on: {click: choose, keydown: onKey}},
     svg("circle", {cx: x, cy: y, r: point.isCentre ? 7 : 5}),
     svg("text", {x: spot.left, y: spot.top + LINE - 6}, point.word));
 }

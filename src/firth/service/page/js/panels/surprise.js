@@ -1,6 +1,6 @@
 // Each token's surprise under several models, side by side.
 
-import {bar, h, languageOf} from "../dom.js";
+import {bar, h, languageOf, roving} from "../dom.js";
 import {language, number, t} from "../i18n.js";
 import {recall, remember} from "../store.js";
 import {modelCard, modelChips, noteEach, textArea} from "../widgets.js";
@@ -80,49 +80,35 @@ function tokenRow(text, tokens) {
   const characters = Array.from(text);
   const row = h("div", {class: recall("numbers") === "no" ? "tokens bare" : "tokens", role: "list", lang: languageOf(text)});
   let done = 0;
-  tokens.forEach((token, index) => {
+  tokens.forEach((token) => {
     if (token.start === null) {
-      row.append(tokenBox(token, "", index));
+      row.append(tokenBox(token, ""));
       return;
     }
     const first = Math.max(token.start, done);
     if (first > done) row.append(characters.slice(done, first).join(""));
     const own = characters.slice(first, token.end).join("");
     done = Math.max(done, token.end);
-    row.append(tokenBox(token, own, index));
+    row.append(tokenBox(token, own));
   });
   row.append(characters.slice(done).join(""));
-  arrows(row);
+  roving(row, [...row.querySelectorAll(".token")]);
   return row;
 }
 
-function tokenBox(token, own, index) {
+function tokenBox(token, own) {
   const isEnd = token.start === null;
   const shown = isEnd ? t("token.end") : own.trim() || token.token;
   const surprise = -token.logprob / Math.LN2;
   const bits = number(surprise, 1);
   const label = t("token.label", {token: shown, bits});
-  const box = h("span", {class: `token s${step(surprise)}${isEnd ? " end" : ""}`, role: "listitem", tabindex: index ? "-1" : "0",
+  const box = h("span", {class: `token s${step(surprise)}${isEnd ? " end" : ""}`, role: "listitem",
     "aria-label": label, title: token.unknown ? `${label} ${t("token.unknown")}` : label}, h("b", {}, shown), h("small", {}, bits));
   Object.assign(box.dataset, {start: token.start ?? -1, end: token.end ?? -1});
   return box;
 }
 
-/** Arrow keys move from token to token, so that the row is one stop of the Tab key. */
-function arrows(row) {
-  row.addEventListener("keydown", (event) => {
-    const way = {ArrowRight: 1, ArrowLeft: -1}[event.key];
-    const boxes = [...row.querySelectorAll(".token")];
-    const next = boxes[boxes.indexOf(event.target) + way];
-    if (!way || !next) return;
-    event.preventDefault();
-    event.target.tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus();
-  });
-}
-
-/** Marks the same characters under every model while the pointer or the focus is on a token. */
+/** Outlines the same characters under every model while the pointer or the focus is on a token. */
 function link(rows) {
   const boxes = rows.flatMap((row) => [...row.querySelectorAll(".token")]);
   const range = (box) => [Number(box.dataset.start), Number(box.dataset.end)];

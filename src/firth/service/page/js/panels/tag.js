@@ -7,7 +7,7 @@ import {modelCard, modelSelect, noteEach, textArea} from "../widgets.js";
 import {predictCall, textExamples} from "./common.js";
 
 const EXAMPLES = {
-  en: ["Angela Merkel met Barack Obama in Berlin on Monday .", "The United Nations sent observers to Lebanon ."],
+  en: ["Angela Merkel met Barack Obama in Berlin on Monday.", "The United Nations sent observers to Lebanon."],
   zh: ["中国国家主席江泽民在北京会见了美国总统克林顿。", "新华社记者王小明从上海报道。"],
 };
 const COLOURS = 6;
