@@ -94,10 +94,10 @@ export function fieldRow(narrow, ...fields) {
   return h("div", {class: narrow ? "row narrow" : "row"}, fields);
 }
 
-/** A list of names with bars; `value` is the text beside a bar; `onPick` makes the names buttons. */
+/** A list of names with bars; `value` is the text beside a bar; `onPick` makes the names buttons, except fixed ones. */
 export function bars(items, onPick) {
-  return h("ol", {class: "bars"}, items.map(({name, part, value, best}) => {
-    const label = onPick
+  return h("ol", {class: "bars"}, items.map(({name, part, value, best, isFixed}) => {
+    const label = onPick && !isFixed
       ? h("button", {type: "button", lang: languageOf(name), on: {click: () => onPick(name)}}, name)
       : h("span", {lang: languageOf(name)}, name);
     const width = Number.isFinite(part) ? Math.min(Math.max(part, 0), 1) * 100 : 0;

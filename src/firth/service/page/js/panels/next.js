@@ -32,7 +32,7 @@ export const next = {
 
   show(models, view) {
     const cards = models.map((one) => modelCard(one.name, null, bars(one.next.map((row) => ({
-      name: shown(row.token), part: row.probability, value: percent(row.probability),
+      name: shown(row.token), part: row.probability, value: percent(row.probability), isFixed: Boolean(special(row.token)),
     })), (word) => view.pick({text: appended(view.state.values.text, word)}))));
     return [h("div", {class: "side-by-side"}, cards), noteEach(models, (one) => [one])];
   },
@@ -40,13 +40,17 @@ export const next = {
   summary: (models) => models.map((one) => `${one.name}: ${shown(one.next[0]?.token ?? "")}`).join(" · "),
 };
 
+/** Names of the tokens that are no text. */
+function special(token) {
+  return {"</s>": t("token.end"), "<unk>": t("token.other")}[token];
+}
+
 /** A token without the signs that stand for spaces and for parts of words. */
 function shown(token) {
-  return token.replace(/^[Ġ▁ ]|<\/w>$/g, "").replace(/^##/, "") || token;
+  return special(token) ?? (token.replace(/^[Ġ▁ ]|<\/w>$/g, "").replace(/^##/, "") || token);
 }
 
 function appended(text, word) {
-  if (/^(<\/s>|\[SEP\])$/.test(word)) return text;
   const isTight = /[\p{Script=Han}]$/u.test(text) || /^[\p{Script=Han}\p{P}]/u.test(word) || /\s$/.test(text) || !text;
   return text + (isTight ? "" : " ") + word;
 }

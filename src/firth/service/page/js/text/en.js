@@ -57,6 +57,7 @@ export const en = {
   "token.label": "{token}, {bits} bits",
   "token.unknown": "(not in the vocabulary)",
   "token.end": "end",
+  "token.other": "(another word)",
 
   "compare.nav": "Compare",
   "compare.title": "Which sentence is more probable?",

@@ -57,6 +57,7 @@ export const zh = {
   "token.label": "{token}，{bits} 比特",
   "token.unknown": "（不在词表中）",
   "token.end": "句末",
+  "token.other": "（其他词）",
 
   "compare.nav": "比较",
   "compare.title": "哪个句子更有可能？",
