@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 import firth
+from firth.errors import near_miss
 from firth.json_output import to_json
 from firth.service import answers, schemas
 from firth.service.answers import written_answer
@@ -37,6 +38,19 @@ _ERROR: dict[int | str, dict[str, Any]] = {
         503: "Not ready, or stopping.",
     }.items()
 }
+
+
+OPERATION_PATHS: tuple[tuple[str, type[schemas.ModelRequest], Any], ...] = (
+    ("/score", schemas.ScoreRequest, answers.ScoreAnswer),
+    ("/next", schemas.NextRequest, answers.NextAnswer),
+    ("/fill", schemas.FillRequest, answers.FillAnswer),
+    ("/similar", schemas.SimilarRequest, answers.SimilarAnswer),
+    ("/embed", schemas.EmbedRequest, answers.EmbedAnswer),
+    ("/predict", schemas.PredictRequest, answers.PredictAnswer),
+    ("/tokenize", schemas.TokenizeRequest, answers.TokenizeAnswer),
+    ("/generate", schemas.GenerateRequest, answers.GenerateAnswer),
+)
+"""The path of each operation, its request and its answer."""
 
 
 class JsonAnswer(Response):
@@ -82,7 +96,8 @@ def _page(response: Callable[[], Response]) -> Callable[[], Awaitable[Response]]
 def _add_handlers(app: FastAPI) -> None:
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return refused(describe_invalid(error.errors(), request))
+        kind = next((kind for path, kind, _ in OPERATION_PATHS if path == request.url.path), None)
+        return refused(describe_invalid(error.errors(), list(kind.model_fields) if kind else []))
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -108,8 +123,8 @@ def _http_refusal(status: int) -> Refusal:
     return Refusal(known, messages[known])
 
 
-def describe_invalid(errors: Sequence[Any], request: Request | None = None) -> Refusal:
-    """One sentence on what is wrong with a request."""
+def describe_invalid(errors: Sequence[Any], fields: Sequence[str] = ()) -> Refusal:
+    """One sentence on what is wrong with a request that has these fields."""
     error = errors[0]
     where = [str(part) for part in error["loc"] if part not in ("body", "query")]
     if error["type"] == "json_invalid":
@@ -118,7 +133,8 @@ def describe_invalid(errors: Sequence[Any], request: Request | None = None) -> R
         return Refusal(422, "a JSON object is expected: send it with the header content-type: application/json.")
     name = where[0]
     if error["type"] == "extra_forbidden":
-        return Refusal(422, f"there is no field {name!r:.80}: /docs lists them.", param=name[:80])
+        hint = near_miss(name[:80], fields) if fields else "/docs lists them."
+        return Refusal(422, f"there is no field {name!r:.80}: {hint}", param=name[:80])
     if error["type"] == "missing":
         return Refusal(422, f"the field {name!r:.80} is missing: add it.", param=name[:80])
     message = str(error["msg"])
@@ -144,14 +160,8 @@ def _add_operations(app: FastAPI, state: ServerState) -> None:
             response_class=JsonAnswer,
         )
 
-    add("/score", schemas.ScoreRequest, answers.ScoreAnswer)
-    add("/next", schemas.NextRequest, answers.NextAnswer)
-    add("/fill", schemas.FillRequest, answers.FillAnswer)
-    add("/similar", schemas.SimilarRequest, answers.SimilarAnswer)
-    add("/embed", schemas.EmbedRequest, answers.EmbedAnswer)
-    add("/predict", schemas.PredictRequest, answers.PredictAnswer)
-    add("/tokenize", schemas.TokenizeRequest, answers.TokenizeAnswer)
-    add("/generate", schemas.GenerateRequest, answers.GenerateAnswer)
+    for path, request_type, answer_type in OPERATION_PATHS:
+        add(path, request_type, answer_type)
 
 
 async def answer_request(state: ServerState, body: schemas.ModelRequest, request: Request) -> Response:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
+from weakref import WeakSet
 
 from firth.errors import ArgumentError, FirthError
 
@@ -44,6 +45,7 @@ class Client:
         self._parts, self.timeout, self.retries = parts, timeout, retries
         self._headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
         self._local = threading.local()
+        self._connections: WeakSet[http.client.HTTPConnection] = WeakSet()
 
     def score(self, model: str, texts: Sequence[Any], **options: Any) -> dict[str, Any]:
         """The scores of texts."""
@@ -116,11 +118,15 @@ class Client:
             time.sleep(0.1)
 
     def close(self) -> None:
-        """Close the connection of this thread."""
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._local.connection = None
+        """Close all connections, of which each thread has one; another request opens one again."""
+        for connection in list(self._connections):
+            connection.close()  # it is opened again when it is used
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _post(self, path: str, **body: Any) -> dict[str, Any]:
         return self._answer("POST", path, body)
@@ -152,20 +158,18 @@ class Client:
     def _once(self, method: str, path: str, body: Any) -> tuple[int, bytes]:
         response = self._response(method, path, body)
         data = response.read()
-        if response.will_close:
-            self.close()
         return response.status, data
 
     def _response(self, method: str, path: str, body: Any) -> http.client.HTTPResponse:
         """The response to a request; a connection that the server has closed meanwhile is opened again."""
         data = None if body is None else json.dumps(body).encode()
-        for is_fresh in (getattr(self._local, "connection", None) is None, True):
-            connection = self._connection()
+        connection = self._connection()
+        for is_fresh in (connection.sock is None, True):
             try:
                 connection.request(method, self._parts.path.rstrip("/") + path, data, self._headers)
                 return connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
-                self.close()
+                connection.close()
                 if is_fresh:
                     raise error if isinstance(error, OSError) else ConnectionError(str(error)) from error
         raise AssertionError("the second attempt returns or raises")
@@ -177,6 +181,7 @@ class Client:
             assert self._parts.hostname is not None
             connection = kind(self._parts.hostname, self._parts.port, timeout=self.timeout)
             self._local.connection = connection
+            self._connections.add(connection)
         return connection
 
 

@@ -105,6 +105,10 @@ class Guard:
     async def _read(self, scope: Scope, receive: Receive) -> bytes:
         """The body of a request that is in order; others are refused."""
         headers: list[tuple[bytes, bytes]] = scope["headers"]
+        if scope["http_version"] not in ("1.0", "1.1"):
+            raise Refusal(400, "this version of HTTP is not known: use HTTP/1.1.")
+        if sum(len(name) + len(value) for name, value in headers) > self.state.limits.header_bytes:
+            raise Refusal(413, "the headers are too large: send fewer or shorter ones.")
         self._check_headers(headers)
         path = scope["path"]
         is_open = path in _OPEN or path.startswith("/page/")

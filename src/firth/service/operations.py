@@ -24,6 +24,7 @@ from firth.service.models import ServedModel
 from firth.service.pieces import ReadText, read_texts, token_pieces
 from firth.service.refusals import Refusal
 
+_FEW = 8  # tokens of texts that a network reads alone
 Answer = dict[str, Any]
 Options = dict[str, Any]
 Alive = Callable[[], bool]
@@ -130,16 +131,33 @@ def knows_word(network: Any, word: str) -> bool:
 def embed(served: ServedModel, items: Sequence[str], options: Options) -> list[Answer]:
     """The vectors of texts, with what was read of them."""
     network = in_language(served.network, options.get("language"))
-    chosen = {name: options[name] for name in ("layer", "pooling") if options.get(name) is not None}
-    rows, _ = text_vectors(network, items, unit=bool(options.get("unit")), **chosen)
+    read = read_texts(served, items)
+    rows = _vectors(network, items, [one.tokens < _FEW for one in read], options)
     if not np.isfinite(rows).all():
         raise Refusal(500, "the model gave a vector with infinite numbers: check it with firth verify.")
     is_cut = options.get("pooling") in ("whole", "first")
     answers = []
-    for row, read in zip(rows, read_texts(served, items), strict=True):
-        facts = read.clipped(served.max_tokens) | {"windowed": False} if is_cut else read.facts(served.max_tokens)
+    for row, one in zip(rows, read, strict=True):
+        facts = one.clipped(served.max_tokens) | {"windowed": False} if is_cut else one.facts(served.max_tokens)
         answers.append({"embedding": row} | facts | {"empty": not row.any()})
     return answers
+
+
+def _vectors(network: Any, texts: Sequence[str], is_short: Sequence[bool], options: Options) -> Any:
+    """(texts, dimension): the vectors of texts, of which networks read short ones alone.
+
+    Products of matrices of very few rows are computed in another way than of many, which gives other bits.
+    """
+    chosen = {name: options[name] for name in ("layer", "pooling") if options.get(name) is not None}
+    unit = bool(options.get("unit"))
+    apart = [[one] for one, short in enumerate(is_short) if short and isinstance(network, HasLayers)]
+    alone = {one for (one,) in apart}
+    groups = [*apart, [one for one in range(len(texts)) if one not in alone]]
+    rows: dict[int, Any] = {}
+    for group in filter(None, groups):
+        found, _ = text_vectors(network, [texts[one] for one in group], unit=unit, **chosen)
+        rows |= dict(zip(group, found, strict=True))
+    return np.stack([rows[one] for one in range(len(texts))])
 
 
 def written_vector(row: Any, encoding: str) -> Any:

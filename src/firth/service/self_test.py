@@ -25,12 +25,16 @@ _SENTENCES = (
 
 
 def probe_texts(tokenizer: Tokenizer, number: int = 24) -> list[str]:
-    """Texts of many lengths, some of them of equal length, every second one of words that the model knows."""
+    """Texts of many lengths, two of each, half of them of words that the model knows."""
     plain = " ".join(_SENTENCES).split()
     ids = range(FIRST_WORD, len(tokenizer), max(1, len(tokenizer) // 100))
     known = [word for word in (tokenizer.decode([one]).strip() for one in ids) if word] or plain
-    chosen = (known if one % 2 else plain for one in range(number))
-    return [" ".join(words[(7 * one) % 20 :][: 1 + (one * one) % 31]) for one, words in enumerate(chosen)]
+    texts = []
+    for one in range(number):
+        words = known if one // 2 % 2 else plain
+        begin = (7 * one) % len(words)
+        texts.append(" ".join([*words[begin:], *words][: 1 + (one // 2 * 5) % 37]))
+    return texts
 
 
 def test_model(served: ServedModel) -> ServedModel:

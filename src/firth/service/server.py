@@ -18,7 +18,7 @@ import uvicorn
 
 from firth.cores import cores
 from firth.errors import ArgumentError, FirthError, OutputError
-from firth.progress import note, notes_once
+from firth.progress import note, notes_once, quietly
 from firth.service.app import make_app
 from firth.service.guard import Guard, KeyCheck, read_key
 from firth.service.limits import Limits
@@ -169,7 +169,8 @@ class FirthServer(uvicorn.Server):
     def _load_models(self, first: bool) -> None:
         registry, metrics = self.state.registry, self.state.metrics
         try:
-            changed = registry.load()
+            with quietly():
+                changed = registry.load()
         except FirthError as error:
             metrics.count("firth_loads_total", result="failed")
             if first:

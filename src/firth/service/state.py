@@ -43,7 +43,10 @@ class ServerState:
         if len(items) > self.limits.texts:
             raise Refusal(413, f"{len(items):,} texts are too many: send at most {self.limits.texts:,}.", param="texts")
         texts = texts_in([items, [options.get(name) for name in _TEXT_OPTIONS]])
-        size = sum(2 + len(text.encode(errors="replace")) for text in texts)
+        try:
+            size = sum(2 + len(text.encode()) for text in texts)
+        except UnicodeEncodeError:
+            raise Refusal(422, "a text has half of a surrogate pair, which is no character: send Unicode.") from None
         if size <= self.limits.tokens:  # a token has a byte at least
             return
         tokens = await asyncio.get_running_loop().run_in_executor(None, count_tokens, served, texts)
