@@ -218,6 +218,22 @@ def test_an_error_is_the_servers_sentence(visit: Visit) -> None:
     assert page.inner_text("[role=alert]") == "there is nothing to fill: write [MASK] where a token is to be found."
 
 
+def test_one_model_that_cannot_answer_leaves_the_others(visit: Visit) -> None:
+    refused = {"error": {"status": 422, "message": "this model scores a target given its source."}}
+
+    def answer(route: Any) -> None:
+        if route.request.post_data_json["model"] == "lstm":
+            route.fulfill(status=422, json=refused)
+        else:
+            route.continue_()
+
+    visit.page.route("**/score", answer)
+    page = visit.open("surprise")
+    visit.answered()
+    assert page.locator("article h3").all_inner_texts() == ["kn", "gpt", "bert"]
+    assert page.inner_text("[role=alert]") == "lstm: this model scores a target given its source."
+
+
 @pytest.mark.parametrize("panel", PANELS)
 def test_the_code_is_the_request(
     visit: Visit, address: str, panel: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,6 +1,7 @@
 // What several panels share.
 
-import {post} from "../api.js";
+import {post, ServerError} from "../api.js";
+import {h} from "../dom.js";
 
 /** Examples that set one value: {en: [text, ...], zh: [...]} as buttons. */
 export function textExamples(texts, name = "text") {
@@ -21,8 +22,24 @@ export function predictCall(panel, id, item) {
   return {path: "/predict", body: {model: entry.name, texts: [item], ...task}};
 }
 
-/** The answers to requests, each with the name of its model. */
+/**
+ * The answers to requests, each with the name of its model, and the errors of models that cannot answer.
+ * If none can, that is an error of the panel.
+ */
 export async function askEach(calls, signal) {
-  const answers = await Promise.all(calls.map((call) => post(call.path, call.body, signal)));
-  return answers.map((answer, index) => ({...answer, name: calls[index].body.model}));
+  const failed = [];
+  const answers = await Promise.all(calls.map(async ({path, body}) => {
+    try {
+      return {...(await post(path, body, signal)), name: body.model};
+    } catch (error) {
+      if (!(error instanceof ServerError) || failed.push({name: body.model, error}) === calls.length) throw error;
+      return null;
+    }
+  }));
+  return {models: answers.filter(Boolean), failed};
+}
+
+/** The errors of single models. */
+export function failures(failed) {
+  return failed.map(({name, error}) => h("p", {class: "error", role: "alert"}, `${name}: ${error.message}`));
 }

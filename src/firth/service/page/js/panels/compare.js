@@ -3,7 +3,7 @@
 import {h, prose} from "../dom.js";
 import {language, number, t} from "../i18n.js";
 import {fieldRow, modelCard, modelSelect, noteEach, textArea} from "../widgets.js";
-import {askEach} from "./common.js";
+import {askEach, failures} from "./common.js";
 
 const EXAMPLES = {
   en: [
@@ -37,13 +37,13 @@ export const compare = {
   },
 
   async ask(values, signal) {
-    return {sentences: [values.one, values.two], models: await askEach(this.calls(values), signal)};
+    return {sentences: [values.one, values.two], ...(await askEach(this.calls(values), signal))};
   },
 
-  show({sentences, models}) {
+  show({sentences, models, failed}) {
     const rows = models.map(preference);
     const most = Math.max(...rows.map((row) => Math.abs(row.difference)).filter(Number.isFinite), 1);
-    return [h("div", {class: "side-by-side"}, models.map((answer, index) => card(answer, rows[index], sentences, most))), noteEach(models, (one) => one.results)];
+    return [h("div", {class: "side-by-side"}, models.map((answer, index) => card(answer, rows[index], sentences, most))), failures(failed), noteEach(models, (one) => one.results)];
   },
 
   summary: ({models}) => models.map((one) => verdict(preference(one), one.name)).join(" "),

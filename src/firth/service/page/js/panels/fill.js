@@ -3,7 +3,7 @@
 import {h, languageOf} from "../dom.js";
 import {language, percent, t} from "../i18n.js";
 import {bars, modelCard, modelChips, noteEach, textArea} from "../widgets.js";
-import {askEach, callEach, textExamples} from "./common.js";
+import {askEach, callEach, failures, textExamples} from "./common.js";
 
 const MASK = /\[MASK\]|<mask>/;
 const EXAMPLES = {
@@ -31,12 +31,12 @@ export const fill = {
   },
 
   async ask(values, signal) {
-    return {text: values.text, models: await askEach(this.calls(values), signal)};
+    return {text: values.text, ...(await askEach(this.calls(values), signal))};
   },
 
-  show({text, models}, view) {
+  show({text, models, failed}, view) {
     const cards = models.map((one) => modelCard(one.name, null, one.masks.map((mask, index) => maskBars(text, mask, index, one.masks.length, view))));
-    return [h("div", {class: "side-by-side"}, cards), noteEach(models, (one) => [one])];
+    return [h("div", {class: "side-by-side"}, cards), failures(failed), noteEach(models, (one) => [one])];
   },
 
   summary({models}) {

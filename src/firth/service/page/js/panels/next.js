@@ -3,7 +3,7 @@
 import {h} from "../dom.js";
 import {language, percent, t} from "../i18n.js";
 import {bars, modelCard, modelChips, noteEach, textArea} from "../widgets.js";
-import {askEach, callEach, textExamples} from "./common.js";
+import {askEach, callEach, failures, textExamples} from "./common.js";
 
 const EXAMPLES = {
   en: ["The president of the United", "According to a report in the New York", "The police said that"],
@@ -30,14 +30,14 @@ export const next = {
     return askEach(this.calls(values), signal);
   },
 
-  show(models, view) {
+  show({models, failed}, view) {
     const cards = models.map((one) => modelCard(one.name, null, bars(one.next.map((row) => ({
       name: shown(row.token), part: row.probability, value: percent(row.probability), isFixed: Boolean(special(row.token)),
     })), (word) => view.pick({text: appended(view.state.values.text, word)}))));
-    return [h("div", {class: "side-by-side"}, cards), noteEach(models, (one) => [one])];
+    return [h("div", {class: "side-by-side"}, cards), failures(failed), noteEach(models, (one) => [one])];
   },
 
-  summary: (models) => models.map((one) => `${one.name}: ${shown(one.next[0]?.token ?? "")}`).join(" · "),
+  summary: ({models}) => models.map((one) => `${one.name}: ${shown(one.next[0]?.token ?? "")}`).join(" · "),
 };
 
 /** Names of the tokens that are no text. */

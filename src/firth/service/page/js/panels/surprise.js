@@ -4,7 +4,7 @@ import {bar, h, languageOf, roving} from "../dom.js";
 import {language, number, t} from "../i18n.js";
 import {recall, remember} from "../store.js";
 import {modelCard, modelChips, noteEach, textArea} from "../widgets.js";
-import {askEach, callEach, textExamples} from "./common.js";
+import {askEach, callEach, failures, textExamples} from "./common.js";
 
 /** Lower bounds of the steps of the colour scale, in bits. */
 const STEPS = [0, 1, 2, 4, 7, 10, 14];
@@ -41,17 +41,17 @@ export const surprise = {
 
   async ask(values, signal) {
     const {text} = values;
-    if (!text.trim()) return {text, models: []};
-    return {text, models: await askEach(this.calls(values), signal)};
+    if (!text.trim()) return {text, models: [], failed: []};
+    return {text, ...(await askEach(this.calls(values), signal))};
   },
 
-  show({text, models}) {
+  show({text, models, failed}) {
     if (!models.length) return [];
     const most = Math.max(...models.map((one) => one.results[0].bits_per_byte));
     const rows = models.map((one) => tokenRow(text, one.results[0].pieces));
     const cards = models.map((one, index) => card(one, rows[index], most));
     link(rows);
-    return [legend(rows), h("div", {class: "side-by-side"}, cards), noteEach(models, (one) => one.results)];
+    return [legend(rows), h("div", {class: "side-by-side"}, cards), failures(failed), noteEach(models, (one) => one.results)];
   },
 
   summary({models}) {
