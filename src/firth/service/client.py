@@ -5,12 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import random
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
-from weakref import WeakSet
 
 from firth.errors import ArgumentError, FirthError
 
@@ -44,8 +42,7 @@ class Client:
             raise ArgumentError(f"{url!r:.80} is no address of a server: give one such as http://127.0.0.1:8080.")
         self._parts, self.timeout, self.retries = parts, timeout, retries
         self._headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
-        self._local = threading.local()
-        self._connections: WeakSet[http.client.HTTPConnection] = WeakSet()
+        self._idle: list[http.client.HTTPConnection] = []
 
     def score(self, model: str, texts: Sequence[Any], **options: Any) -> dict[str, Any]:
         """The scores of texts."""
@@ -82,18 +79,21 @@ class Client:
     def stream(self, model: str, prompt: str = "", **options: Any) -> Iterator[dict[str, Any]]:
         """`{"text": ...}` after each token, and at last the answer of `generate`."""
         body = {"model": model, "prompt": prompt, "stream": True, **options}
-        response = self._response("POST", "/generate", body)
-        if response.status != 200:
-            raise _error(response.status, response.read())
-        name = ""
-        for line in response:
-            field, _, value = line.decode().strip().partition(": ")
-            if field == "event":
-                name = value
-            elif field == "data":
-                if name == "error":
+        connection, response = self._response("POST", "/generate", body)
+        try:
+            if response.status != 200:
+                raise _error(response.status, response.read())
+            name = ""
+            for line in response:
+                field, _, value = line.decode().strip().partition(": ")
+                if field == "event":
+                    name = value
+                elif field == "data" and name == "error":
                     raise _error(0, value.encode())
-                yield json.loads(value)
+                elif field == "data":
+                    yield json.loads(value)
+        finally:
+            connection.close()
 
     def info(self, model: str | None = None) -> dict[str, Any]:
         """The models and the limits of the server, or the card and the manifest of one model."""
@@ -118,9 +118,9 @@ class Client:
             time.sleep(0.1)
 
     def close(self) -> None:
-        """Close all connections, of which each thread has one; another request opens one again."""
-        for connection in list(self._connections):
-            connection.close()  # it is opened again when it is used
+        """Close all connections that are not in use; another request opens one again."""
+        while self._idle:
+            self._idle.pop().close()
 
     def __enter__(self) -> Client:
         return self
@@ -156,18 +156,25 @@ class Client:
         raise AssertionError("the last attempt returns or raises")
 
     def _once(self, method: str, path: str, body: Any) -> tuple[int, bytes]:
-        response = self._response(method, path, body)
-        data = response.read()
+        connection, response = self._response(method, path, body)
+        try:
+            data = response.read()
+        except http.client.HTTPException as error:
+            connection.close()
+            raise ConnectionError(str(error)) from error
+        self._idle.append(connection)  # if the server has closed it, it is opened again
         return response.status, data
 
-    def _response(self, method: str, path: str, body: Any) -> http.client.HTTPResponse:
+    def _response(
+        self, method: str, path: str, body: Any
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         """The response to a request; a connection that the server has closed meanwhile is opened again."""
         data = None if body is None else json.dumps(body).encode()
         connection = self._connection()
         for is_fresh in (connection.sock is None, True):
             try:
                 connection.request(method, self._parts.path.rstrip("/") + path, data, self._headers)
-                return connection.getresponse()
+                return connection, connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 if is_fresh:
@@ -175,14 +182,13 @@ class Client:
         raise AssertionError("the second attempt returns or raises")
 
     def _connection(self) -> http.client.HTTPConnection:
-        connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
-        if connection is None:
+        """A connection that no other thread uses."""
+        try:
+            return self._idle.pop()
+        except IndexError:
             kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
             assert self._parts.hostname is not None
-            connection = kind(self._parts.hostname, self._parts.port, timeout=self.timeout)
-            self._local.connection = connection
-            self._connections.add(connection)
-        return connection
+            return kind(self._parts.hostname, self._parts.port, timeout=self.timeout)
 
 
 def _error(status: int, data: bytes) -> ServiceError:
