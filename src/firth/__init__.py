@@ -10,7 +10,7 @@ The functions are named as the verbs of the command line. docs/python.md shows e
 
 >>> import firth
 >>> sorted(firth.__all__)[:3]
-['Corpus', 'FirthError', 'adapt']
+['Client', 'Corpus', 'FirthError']
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from firth.fit.noise import noise as noise
     from firth.fit.train import train as train
     from firth.recipes.table import find_recipe as find_recipe
+    from firth.service.client import Client as Client
     from firth.text.check import check_corpus as check_corpus
     from firth.text.corpus import Corpus as Corpus
     from firth.text.corpus import read_corpus as read_corpus
@@ -59,6 +60,7 @@ os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 # Names are imported when they are first used, so that `import firth` and `firth --help` stay fast.
 _MODULES = {
+    "Client": "firth.service.client",
     "Corpus": "firth.text.corpus",
     "FirthError": "firth.errors",
     "adapt": "firth.fit.adapt",

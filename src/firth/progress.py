@@ -11,12 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from firth.wording import printable, worded
 
 _DELAY = 2.0  # seconds before a bar appears
 
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 _noted: set[str] | None = None  # the notes of this command, each of which is printed once
 
 
@@ -34,7 +36,7 @@ def progress(what: str, total: float | None = None, unit: str = "B") -> Iterator
     ...     for _ in range(3):
     ...         advance(1)
     """
-    if not sys.stderr.isatty():
+    if _quiet.get() or not sys.stderr.isatty():
         yield lambda amount, remark="", total=None: None
         return
     bar = _Bar(what, total, unit)
@@ -114,12 +116,28 @@ def _short(number: float) -> str:
 
 def note(message: str) -> None:
     """Print a message to the user on standard error."""
+    if _quiet.get():
+        return
     message = worded(message)
     if _noted is not None:
         if message in _noted:
             return
         _noted.add(message)
     print(printable(message), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """No notes and no bars inside the block, in this thread: for work that somebody else asked for.
+
+    >>> with quietly():
+    ...     note("not printed")
+    """
+    token = _quiet.set(True)
+    try:
+        yield
+    finally:
+        _quiet.reset(token)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ ORDER = [
         "cache",
         "records",
         "training",
+        "json_output",
     ],
     ["text"],
     ["tokens"],

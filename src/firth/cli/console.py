@@ -5,9 +5,6 @@ from __future__ import annotations
 import errno
 import functools
 import inspect
-import json
-import math
-import re
 import signal
 import sys
 import traceback
@@ -20,6 +17,7 @@ from typing import Any, NoReturn, ParamSpec, TextIO, TypeVar, cast
 import typer
 
 from firth.errors import ArgumentError, BudgetError, FirthError
+from firth.json_output import to_json as to_json
 from firth.progress import notes_once
 from firth.wording import command_line, escape_controls, printable
 
@@ -35,8 +33,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 INTERVAL = "[low to high]: 95% confidence interval"
-# JSON allows these characters in strings, but a terminal may obey some of them, and UTF-8 cannot hold the others.
-_UNSAFE_IN_JSON = re.compile(r"[\x7f-\x9f\ud800-\udfff]")
 
 
 def verb(function: Callable[P, R]) -> Callable[P, R]:
@@ -126,27 +122,6 @@ def show(as_json: bool, data: Mapping[str, Any], text: Callable[[], None]) -> No
         print(to_json(data))
     else:
         text()
-
-
-def to_json(data: Any) -> str:
-    """One line of JSON; infinities are written as numbers that every parser reads as infinite.
-
-    >>> to_json({"logprob": -math.inf, "tokens": 3})
-    '{"logprob": -1e999, "tokens": 3}'
-    """
-    text = json.dumps(_replace_infinities(data), ensure_ascii=False)
-    text = _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-    return text.replace('"\\u0000+"', "1e999").replace('"\\u0000-"', "-1e999")
-
-
-def _replace_infinities(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else "\0+" if value > 0 else "\0-"
-    if isinstance(value, Mapping):
-        return {key: _replace_infinities(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_replace_infinities(item) for item in value]
-    return value
 
 
 def print_fields(fields: Mapping[str, Any]) -> None:

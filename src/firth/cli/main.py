@@ -15,6 +15,7 @@ from firth.cli.corpus import check
 from firth.cli.evaluate import evaluate, predict
 from firth.cli.noise import noise
 from firth.cli.recipes import demo, diff, recipes
+from firth.cli.serve import serve
 from firth.cli.similar import similar
 from firth.cli.train import adapt, finetune, mix, train
 from firth.cli.use import embed, fill, generate, score
@@ -49,7 +50,7 @@ def options_of_all(
 
 VERBS = (
     recipes, diff, check, noise, train, adapt, finetune, mix, score, generate, fill, similar, embed, predict, evaluate,
-    export_, import_, info, verify, cache, demo,
+    export_, import_, info, verify, serve, cache, demo,
 )  # fmt: skip
 for function in VERBS:
     app.command(function.__name__.rstrip("_"))(function)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -212,6 +212,26 @@ class NgramModel(LanguageModel):
             )
         history = self.history(prompt)
         return [self.tokenizer.decode([*history, *ids]) for ids in self.sample(history, count, length, seed)]
+
+    def generate_stepwise(
+        self,
+        prompt: str = "",
+        *,
+        length: int = 50,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+    ) -> Iterator[str]:
+        if self.mode != BACK_OFF or temperature != 1 or top_k is not None or top_p is not None:
+            yield from super().generate_stepwise(
+                prompt, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
+            )
+            return
+        history = self.history(prompt)
+        (ids,) = self.sample(history, 1, length, seed)
+        for size in range(len(ids) + 1):
+            yield self.tokenizer.decode([*history, *ids[:size]])
 
     def sample(self, history: Sequence[int], count: int, length: int, seed: int) -> list[list[int]]:
         """`count` continuations as ids, sampled without computing whole distributions."""

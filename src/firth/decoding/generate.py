@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -46,6 +46,14 @@ class Sampling(NamedTuple):
 
 def sample(state: DecoderState, max_length: int, sampling: Sampling) -> list[list[int]]:
     """One sampled sequence for each hypothesis of `state`, without the end; row i depends on the seed and i alone."""
+    sequences: list[list[int]] = [[] for _ in range(len(state.log_probabilities))]
+    for found in sample_stepwise(state, max_length, sampling):
+        sequences = found
+    return sequences
+
+
+def sample_stepwise(state: DecoderState, max_length: int, sampling: Sampling) -> Iterator[list[list[int]]]:
+    """The sequences of `sample` after each token."""
     count = len(state.log_probabilities)
     rngs = [np.random.default_rng([sampling.seed, row]) for row in range(count)]
     sequences: list[list[int]] = [[] for _ in range(count)]
@@ -57,11 +65,11 @@ def sample(state: DecoderState, max_length: int, sampling: Sampling) -> list[lis
         active, tokens = active[is_open], sampled[is_open]
         for row, token in zip(active.tolist(), tokens.tolist(), strict=True):
             sequences[row].append(token)
+        yield sequences
         if not len(active):
             break
         if step + 1 < max_length:
             state.append(is_open.nonzero()[:, 0], tokens)
-    return sequences
 
 
 def sample_tokens(log_probabilities: Tensor, uniform: Tensor, sampling: Sampling) -> Tensor:

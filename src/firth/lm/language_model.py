@@ -247,16 +247,39 @@ class LanguageModel(SummarisedModel, ChecksArguments, ABC):
         prompt_ids = self.history(prompt)
         texts = []
         for _ in range(count):
-            history = list(prompt_ids)
-            for _ in range(length):
-                logprobs = self.next_logprobs(history)
-                weights = sampling_probabilities(logprobs, temperature=temperature, top_k=top_k, top_p=top_p)
-                token = int(rng.choice(weights.size, p=weights))
-                if token == EOS:
-                    break
-                history.append(token)
-            texts.append(self.tokenizer.decode(history))
+            *_, ids = self._continuation(prompt_ids, length, rng, temperature=temperature, top_k=top_k, top_p=top_p)
+            texts.append(self.tokenizer.decode(ids))
         return texts
+
+    def generate_stepwise(
+        self,
+        prompt: str = "",
+        *,
+        length: int = 50,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+    ) -> Iterator[str]:
+        """One continuation of the prompt, token by token: the text so far, at last the one that `generate` gives."""
+        rng = np.random.default_rng(seed)
+        history = self.history(prompt)
+        for ids in self._continuation(history, length, rng, temperature=temperature, top_k=top_k, top_p=top_p):
+            yield self.tokenizer.decode(ids)
+
+    def _continuation(
+        self, prompt: Sequence[int], length: int, rng: np.random.Generator, **sampling: Any
+    ) -> Iterator[list[int]]:
+        """The ids of a text that begins with a prompt, before and after each sampled token."""
+        history = list(prompt)
+        yield history
+        for _ in range(length):
+            weights = sampling_probabilities(self.next_logprobs(history), **sampling)
+            token = int(rng.choice(weights.size, p=weights))
+            if token == EOS:
+                break
+            history.append(token)
+            yield history
 
     def _unknown_words(self, sentences: Sequence[str]) -> Iterator[list[str]]:
         """The unknown words of each sentence; a literal `<unk>`, as in the Penn Treebank, is a known word."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from firth.abilities import Score, TextPiece
-from firth.decoding.generate import Sampling, generate
+from firth.decoding.generate import Sampling, generate, sample_stepwise
 from firth.lm.language_model import LanguageModel, TokenStream, current_sentence
 from firth.nets.batch import Batch
 from firth.nets.combination import RECURRENT
@@ -127,6 +127,23 @@ class CausalNet(NetModel, LanguageModel):
         sampling = Sampling(temperature, top_k, top_p, seed)
         found = generate(lambda rows: CausalDecoderState(self, history, rows), count, length, sampling, beams)
         return [self.tokenizer.decode([*history, *ids]) for ids in found]
+
+    @torch.inference_mode()
+    def generate_stepwise(
+        self,
+        prompt: str = "",
+        *,
+        length: int = 50,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+    ) -> Iterator[str]:
+        history = self.history(prompt)
+        sampling = Sampling(temperature, top_k, top_p, seed)
+        sampling.check()
+        for (ids,) in sample_stepwise(CausalDecoderState(self, history, 1), length, sampling):
+            yield self.tokenizer.decode([*history, *ids])
 
     def _text(self, stream: TokenStream) -> ScoringText:
         """The stream as texts: every sentence ends with `</s>`, so there is one before each text, too."""

@@ -1,0 +1,1 @@
+"""HTTP: one server for models of every family, and a client."""

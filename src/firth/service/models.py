@@ -1,0 +1,201 @@
+"""The models of a server: loaded from folders, verified by digest, tested, and replaced without a pause."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from firth.abilities import (
+    Embeds,
+    Fills,
+    Generates,
+    HasLayers,
+    HasSenses,
+    HasTasks,
+    HasVectors,
+    Predicts,
+    PredictsNext,
+    Scores,
+    ScoresPairs,
+    TaskPredictor,
+    Translates,
+    without_tasks,
+)
+from firth.artifact.folder import open_artifact
+from firth.artifact.manifest import Manifest
+from firth.artifact.models import load
+from firth.errors import ArgumentError, near_miss
+from firth.service.refusals import Refusal
+from firth.summaries import recipe_facts
+from firth.tokens.tokenizer import MASK, Tokenizer
+
+
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """A loaded model and what a server needs to know of it."""
+
+    name: str
+    digest: str
+    manifest: Manifest
+    model: Any
+    network: Any
+    """The model without the head of a task, which still can do what it could before."""
+    abilities: tuple[str, ...]
+    """The names of the operations."""
+    max_tokens: int | None
+    """Tokens that a network reads at once, special ones included."""
+    batched: set[str] = field(default_factory=set)
+    """Operations whose answers have the same bits alone and in a batch, found by the self-test."""
+
+    def require(self, ability: str) -> None:
+        """Raise a refusal unless the model has the ability."""
+        if ability not in self.abilities:
+            others = ", ".join(self.abilities)
+            raise Refusal(422, f"the model {self.name!r} cannot {_VERBS[ability]}: it can {others}.", param="model")
+
+    @property
+    def pooling(self) -> dict[str, Any]:
+        """The pooling and normalisation that an imported model of sentences was trained with."""
+        found = self.manifest.metrics.get("sentences")
+        return {"pooling": found.get("pooling"), "unit": found.get("unit")} if isinstance(found, dict) else {}
+
+    def info(self) -> dict[str, Any]:
+        """What /info says of the model."""
+        model, network = self.model, self.network
+        encoder = getattr(getattr(network, "recipe", None), "encoder", None)
+        tasks = {name: one.task for name, one in model.tasks.items()} if isinstance(model, HasTasks) else {}
+        if not tasks and "predict" in self.abilities:
+            tasks = {"": str(getattr(model, "task", "classify"))}
+        return {
+            "name": self.name,
+            "digest": self.digest,
+            "kind": self.manifest.kind,
+            "recipe": self.manifest.name,
+            "type": type(model).__name__,
+            "vocabulary": len(model.tokenizer),
+            "abilities": list(self.abilities),
+            "context": isinstance(network, HasLayers | HasSenses),
+            "max_tokens": self.max_tokens,
+            "bytes": sum(entry.size for entry in self.manifest.files.values()),
+            "tasks": tasks,
+            "labels": [str(label) for label in getattr(model, "labels", ())] if "predict" in self.abilities else [],
+            "languages": list(getattr(network, "languages", ())),
+            "score_kind": getattr(network, "score_kind", None) if "score" in self.abilities else None,
+            "layers": encoder.layers + 1 if isinstance(network, HasLayers) and encoder is not None else None,
+            "mask": model.tokenizer.vocabulary[MASK] if "fill" in self.abilities else None,
+            "batched": sorted(self.batched),
+            "facts": {name: _plain(value) for name, value in recipe_facts(getattr(model, "recipe", None)).items()},
+        }
+
+
+_VERBS = {
+    "score": "score texts",
+    "next": "predict the next token",
+    "fill": "fill masks",
+    "similar": "compare words",
+    "embed": "embed texts",
+    "predict": "predict labels",
+    "generate": "generate text",
+    "tokenize": "tokenize",
+}
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool) else str(value)
+
+
+def abilities_of(model: Any, network: Any) -> tuple[str, ...]:
+    """The names of the operations that a model offers."""
+    if isinstance(model, Tokenizer):
+        return ("tokenize",)
+    offered = {
+        "score": isinstance(network, Scores | ScoresPairs),
+        "next": isinstance(network, PredictsNext),
+        "fill": isinstance(network, Fills),
+        "generate": isinstance(network, Generates | Translates),
+        "similar": isinstance(network, HasVectors),
+        "embed": isinstance(network, Embeds),
+        "predict": isinstance(model, TaskPredictor | Predicts | HasTasks),
+        "tokenize": True,
+    }
+    return tuple(name for name, has_it in offered.items() if has_it)
+
+
+def load_served(folder: Path, name: str) -> ServedModel:
+    """The model of a folder, whose digests are verified."""
+    manifest = open_artifact(folder, verify=False).manifest
+    digest = str(json.loads(manifest.to_bytes())["digest"])
+    model = load(folder, verify=True)
+    network = without_tasks(model)
+    max_tokens = None
+    if isinstance(network, HasLayers):
+        from firth.nets.scoring import max_length
+
+        max_tokens = max_length(network.recipe)  # type: ignore[attr-defined]
+    return ServedModel(name, digest, manifest, model, network, abilities_of(model, network), max_tokens)
+
+
+def model_names(folders: Sequence[Path]) -> dict[str, Path]:
+    """Folders by the names of their models; equal names raise `ArgumentError`."""
+    found: dict[str, Path] = {}
+    for folder in folders:
+        name = folder.resolve().name
+        if name in found:
+            raise ArgumentError(
+                f"{found[name]} and {folder} are both named {name!r}: rename a folder, or serve one of them."
+            )
+        found[name] = folder
+    if not found:
+        raise ArgumentError("nothing to serve was given: name the folders of models.")
+    return found
+
+
+class ModelRegistry:
+    """The models of a server by name; a reload replaces them all at once."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.folders = model_names(folders)
+        self._models: dict[str, ServedModel] = {}
+        self._loading = threading.Lock()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all models are loaded and tested."""
+        return len(self._models) == len(self.folders)
+
+    def load(self) -> list[str]:
+        """Load the models whose folders have changed, test them, and serve them from now on; their names.
+
+        If one of them cannot be loaded, an error is raised and all models stay as they are.
+        """
+        from firth.service.self_test import test_model
+
+        with self._loading:
+            found: dict[str, ServedModel] = {}
+            for name, folder in self.folders.items():
+                before = self._models.get(name)
+                manifest = open_artifact(folder, verify=False).manifest
+                if before is not None and before.manifest == manifest:
+                    found[name] = before
+                    continue
+                found[name] = test_model(load_served(folder, name))
+            changed = [name for name, one in found.items() if self._models.get(name) is not one]
+            self._models = found
+            return changed
+
+    def get(self, name: str) -> ServedModel:
+        """The model of a name; an unknown one is refused with the nearest."""
+        models = self._models
+        if name not in models:
+            raise Refusal(
+                404, f"there is no model {name!r:.80}: {near_miss(name, models)}", param="model", kind="unknown_model"
+            )
+        return models[name]
+
+    def all(self) -> list[ServedModel]:
+        """All models, in the order in which they were given."""
+        return list(self._models.values())
