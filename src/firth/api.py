@@ -323,7 +323,7 @@ def _evaluate_task(model: Any, file: Path, page: Path | None, reading: dict[str,
 
 
 def export(model: Any, format: str, path: str | Path, *, task: str | None = None) -> dict[str, Any]:
-    """Write a model in a format of another program: arpa, brown, fasttext, glove, huggingface or word2vec.
+    """Write a model in a format of another program: arpa, brown, fasttext, glove, huggingface, onnx or word2vec.
 
     `task` names one of several that the model was fine-tuned for. Returns what was written.
     """

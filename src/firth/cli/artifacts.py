@@ -15,7 +15,8 @@ from firth.errors import ArgumentError
 FormatArgument = Annotated[
     str,
     Argument(
-        help="arpa, brown, fasttext, glove, huggingface or word2vec.", autocompletion=options.completion("formats")
+        help="arpa, brown, fasttext, glove, huggingface, onnx or word2vec.",
+        autocompletion=options.completion("formats"),
     ),
 ]
 
@@ -78,13 +79,15 @@ def export_(
     Example: firth export kn arpa kn.arpa
 
     Example: firth export sg word2vec sg.bin
+
+    Example: firth export bert onnx bert-onnx
     """
     from firth.artifact.formats import FORMATS, export_model
     from firth.files import require_free, require_new_file
 
     with checking_arguments():
         require_choice("format", format, FORMATS)
-    if format == "huggingface":
+    if format in ("huggingface", "onnx"):
         require_free(path)  # a folder is never replaced
     else:
         require_new_file(path, force, [model])

@@ -9,7 +9,7 @@ from typing import Any
 from firth.errors import AbilityError, near_miss, reading
 from firth.files import require_free
 
-FORMATS = ("arpa", "brown", "fasttext", "glove", "huggingface", "word2vec")
+FORMATS = ("arpa", "brown", "fasttext", "glove", "huggingface", "onnx", "word2vec")
 
 
 def export_model(model: Any, format: str, path: Path) -> dict[str, Any]:
@@ -58,6 +58,10 @@ def _find(name: str) -> tuple[Callable[..., dict[str, Any]], Callable[..., dict[
             from firth.artifact.formats.huggingface import export_huggingface, import_huggingface
 
             return export_huggingface, import_huggingface
+        case "onnx":
+            from firth.artifact.formats.onnx import export_onnx, import_onnx
+
+            return export_onnx, import_onnx
         case "glove" | "word2vec":
             from firth.artifact.formats import vectors
 
