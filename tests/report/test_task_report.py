@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from firth.apply.predict import predict_labelled, without_labels
+from firth.apply.predict import predict_labelled
 from firth.fit.finetune import finetune
 from firth.fit.train import train
 from firth.metrics.measure import label_table, measure

@@ -163,7 +163,7 @@ def _metrics(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows[: _MAX_METRICS * (len(tasks) if isinstance(tasks, dict) else 1)]
 
 
-_VECTORS = (*("bag", "svd", "brown", "word2vec", "glove", "senses", "sif", "paragraph", "graph", "imported-vectors"),)
+_VECTORS = (*("bag", "svd", "brown", "word2vec", "glove", "senses", "sif", "static", "paragraph", "graph", "imported-vectors"),)
 
 
 def _use(recipe: Mapping[str, Any]) -> str:

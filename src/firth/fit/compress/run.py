@@ -1,0 +1,192 @@
+"""`firth compress`: a method applied to a model, measured beside the original, and saved if it is good enough."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from firth.abilities import Embeds, Scores, TaskPredictor
+from firth.arguments import require_list, require_path
+from firth.artifact.any_model import AnyModel
+from firth.artifact.folder import Artifact, open_artifact
+from firth.artifact.models import load, save
+from firth.errors import AbilityError, ArgumentError
+from firth.files import draft_folder, require_free
+from firth.fit.budget import Budget
+from firth.fit.compress.card import CompressionError, measure_both, options_json, refusal
+from firth.fit.compress.method import Compressed, CompressionJob, Method
+from firth.fit.compress.methods import find_method, method_options
+from firth.fit.compress.quality import EvaluationSet, Side, TaskSet, read_set, text_set
+from firth.fit.examples import Examples, read_all
+from firth.fit.run import Text, open_corpus
+from firth.progress import note
+from firth.recipes.values import Settings, setting_list
+from firth.text.corpus import Corpus
+
+_HELD_OUT = 0.05  # of a corpus, if nothing else measures quality
+_HELD_OUT_LINES = 1000
+
+
+def compress(
+    model: str | Path,
+    *,
+    out: str | Path,
+    method: str = "auto",
+    corpus: Text | Sequence[Text] | None = None,
+    train: Examples | None = None,
+    dev: Examples | None = None,
+    eval: Sequence[str | Path] = (),
+    settings: Settings = (),
+    budget: str | None = None,
+    at_most_loss: float | None = None,
+    max_mb: float | None = None,
+    max_ms: float | None = None,
+    allow_slower: bool = False,
+    columns: Sequence[str] = (),
+    seed: int = 0,
+    threads: int | None = None,
+    resume: bool = False,
+) -> AnyModel:
+    """The compressed model, saved in the folder `out` with a card of what it cost.
+
+    `method` is distil, prune, quantise, static or auto, and `settings` are its options. `corpus` is text without
+    labels, `train` and `dev` are labelled examples of a fine-tuned model. Quality is measured before and after on each
+    file of `eval`: labelled examples, scored pairs of texts, or plain text; by default on `dev`, or on a part of the
+    corpus that is held out. A result that is slower, or loses more than `at_most_loss` of the metric, is not written.
+    """
+    folder = require_path(out, "out", "the folder to write")
+    source = require_path(model, "model", "the folder of a saved model")
+    given = [require_path(one, "eval", "a file to measure quality on") for one in require_list(eval, "eval")]
+    chosen = find_method(method)
+    options = method_options(chosen, setting_list(settings))
+    if resume and (folder / "manifest.json").exists():
+        note(f"{folder} is finished already.")
+        return cast(AnyModel, load(folder))
+    require_free(folder)
+    artifact = open_artifact(source)
+    original = load(source)
+    side = Side(original, _pooling(artifact))
+    texts = None if corpus is None else _open(corpus)
+    job_corpus, sets = _evaluation(side, given, dev, texts, columns, chosen)
+    job = CompressionJob(
+        model=original,
+        artifact=artifact,
+        out=folder,
+        corpus=job_corpus,
+        train=train,
+        dev=dev,
+        budget=Budget.parse(budget) if budget else None,
+        seed=seed,
+        threads=threads,
+        resume=resume,
+        columns=columns,
+        pooling=side.pooling,
+    )
+    if reason := chosen.refusal(job):
+        raise AbilityError(reason)
+    limits: dict[str, Any] = {"max_mb": max_mb, "max_ms": max_ms, "allow_slower": allow_slower}
+    with _work(job):
+        started = time.monotonic()
+        made = chosen.run(job, options)
+        seconds = time.monotonic() - started
+        card = measure(job, made, sets)
+        if reason := refusal(card, at_most_loss, **limits):
+            raise CompressionError(f"nothing is written: {reason}.")
+        write(job, made, card, chosen.name, options_json(options), seconds)
+    return cast(AnyModel, load(folder, verify=False))
+
+
+def measure(job: CompressionJob, made: Compressed, sets: Sequence[EvaluationSet]) -> dict[str, Any]:
+    """The card of a compressed model, which is saved in a temporary folder for its size and memory."""
+    before, after = Side(job.model, job.pooling), Side(made.model, job.pooling)
+    with draft_folder(job.out.parent) as draft:
+        small = draft / "model"
+        _save(small, job, made, {}, {})
+        return measure_both(before, after, [job.artifact.folder, small], sets)
+
+
+def write(
+    job: CompressionJob,
+    made: Compressed,
+    card: dict[str, Any],
+    method: str,
+    options: dict[str, Any],
+    seconds: float,
+) -> None:
+    """Save a compressed model with its card and its lineage."""
+    manifest = job.artifact.manifest
+    earlier = manifest.metrics.get("compression", {}).get("lineage", [])
+    origin = {"name": manifest.name, "kind": manifest.kind, "digest": job.digest, "mb": card["before"]["mb"]}
+    compression = {"method": method, "options": options, "notes": list(made.notes), **card}
+    compression["lineage"] = [*earlier, {**origin, "method": method}]
+    _save(job.out, job, made, {"compression": compression}, {"seconds": seconds, **made.spent})
+
+
+def _save(
+    folder: Path, job: CompressionJob, made: Compressed, metrics: dict[str, Any], spent: dict[str, float]
+) -> None:
+    manifest = job.artifact.manifest
+    kept = {"sentences": manifest.metrics["sentences"]} if "sentences" in manifest.metrics else {}
+    save(
+        folder,
+        made.model,
+        name=made.name or manifest.name,
+        recipe=made.model.recipe,
+        budget={"asked": job.budget.text if job.budget else None, "spent": spent},
+        corpus=manifest.corpus if made.corpus is None else made.corpus,
+        seed=job.seed,
+        metrics={**kept, **made.metrics, **metrics},
+        files=made.files,
+    )
+
+
+@contextmanager
+def _work(job: CompressionJob) -> Iterator[None]:
+    """A block that may train in `job.work`, which is kept if the block is interrupted, and else removed."""
+    try:
+        yield
+    except CompressionError:
+        shutil.rmtree(job.work, ignore_errors=True)
+        raise
+    shutil.rmtree(job.work, ignore_errors=True)
+
+
+def _open(corpus: Text | Sequence[Text]) -> Corpus:
+    texts = list(corpus) if isinstance(corpus, list | tuple) else [corpus]
+    return open_corpus(cast(Sequence[Text], texts), "text", None, "auto")
+
+
+def _pooling(artifact: Artifact) -> str | None:
+    """The pooling that an imported model of sentence vectors is made for."""
+    found = artifact.manifest.metrics.get("sentences")
+    return str(found["pooling"]) if isinstance(found, dict) and "pooling" in found else None
+
+
+def _evaluation(
+    side: Side,
+    files: Sequence[Path],
+    dev: Examples | None,
+    corpus: Corpus | None,
+    columns: Sequence[str],
+    method: Method,
+) -> tuple[Corpus | None, list[EvaluationSet]]:
+    """The text to compress with, and what measures quality: files, dev examples, or a part of the text."""
+    model = side.model
+    if not isinstance(model, Scores | Embeds | TaskPredictor):
+        raise AbilityError(f"a {type(model).__name__} neither scores, embeds nor predicts: it cannot be measured.")
+    if files:
+        return corpus, [read_set(one, side, method.only_embeds, columns) for one in files]
+    if dev is not None and isinstance(model, TaskPredictor):
+        examples = read_all(cast(Any, model.task), dev, skip_bad=False, columns=columns)
+        return corpus, [TaskSet("dev", examples, model)]
+    if corpus is None or isinstance(model, TaskPredictor):
+        raise ArgumentError(
+            "there is nothing to measure quality on: give a file with --eval, labelled examples, scored pairs or text."
+        )
+    rest, held_out, _ = corpus.parts(_HELD_OUT, 0.0)
+    lines = [line for line, _ in zip(held_out.sentences(), range(_HELD_OUT_LINES), strict=False)]
+    return rest, [text_set("held-out text", lines, side, method.only_embeds)]
