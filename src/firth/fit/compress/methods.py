@@ -9,7 +9,7 @@ from firth.errors import ArgumentError, near_miss
 from firth.fit.compress.method import Method
 from firth.recipes.values import override
 
-METHODS = ("static",)
+METHODS = ("quantise", "static")
 
 
 def find_method(name: str) -> Method:
@@ -21,6 +21,10 @@ def find_method(name: str) -> Method:
     firth.errors.ArgumentError: there is no method 'statik': did you mean 'static'?
     """
     match name:
+        case "quantise":
+            from firth.fit.compress.quantise import Quantise
+
+            return Quantise()
         case "static":
             from firth.fit.compress.static import Static
 
