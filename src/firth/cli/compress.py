@@ -43,10 +43,10 @@ def compress(
 
     Example: firth compress minilm --method static --corpus news.txt --eval stsb.dev.tsv -o small
     """
-    from firth.fit.compress.methods import METHODS
+    from firth.fit.compress.methods import AUTO, METHODS
 
     with checking_arguments():
-        require_choice("method", method, METHODS)
+        require_choice("method", method, (*METHODS, AUTO))
         check_budget(budget)
         for name, value in (("--max-mb", max_mb), ("--max-ms", max_ms)):
             if value is not None and not value > 0:

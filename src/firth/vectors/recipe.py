@@ -368,3 +368,19 @@ class StaticRecipe(VectorRecipe):
             raise RecipeError(f"smoothing={self.smoothing} must be above 0 and at most 1.")
         if self.phrases:
             raise RecipeError("static vectors have no phrases: leave them out.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantisedRecipe(VectorRecipe):
+    """Word vectors in few bits: 8 for each number, or a code of 8 bits for each part of a vector (product quantisation,
+    Jegou et al. 2011)."""
+
+    source: str = "word2vec"
+    """The type of the vectors that were quantised."""
+    parts: int = 0
+    """Parts of a vector with a code each; 0: each number has 8 bits."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.parts <= 10_000:
+            raise RecipeError(f"parts={self.parts} must be 0 to 10000.")

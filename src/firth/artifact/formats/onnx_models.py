@@ -12,6 +12,7 @@ from firth.artifact.formats.onnx_encoders import decode, encode, layer_widths
 from firth.artifact.formats.onnx_graph import Graph, Value
 from firth.artifact.formats.onnx_layers import NetInputs, mean, no_form
 from firth.artifact.formats.onnx_outputs import contexts, logits
+from firth.artifact.formats.onnx_transformer import heads_of
 from firth.nets.causal import CausalNet
 from firth.nets.context import ContextNet
 from firth.nets.electra import ElectraNet
@@ -202,9 +203,10 @@ def _no_past(encoder: Encoder) -> str:
 def _past_axes(encoder: Encoder, recipe: NetRecipe) -> list[Axes]:
     """The axes of each tensor that the states of past tokens are; none if the encoder has no such states here."""
     if isinstance(encoder, Transformer):
-        heads = encoder.recipe.heads
-        has_states = encoder.recipe.positions != "relative" and not recipe.memory.length
-        return [["batch", heads, "past", encoder.recipe.width // heads]] * (2 * encoder.recipe.layers * has_states)
+        if encoder.recipe.positions == "relative" or recipe.memory.length:
+            return []
+        shapes = [heads_of(first.attention) for first, _ in encoder._layer_pairs()]
+        return [["batch", heads, "past", size] for heads, size in shapes for _ in range(2)]
     if recipe.embedding.positions != "none":
         return []
     if isinstance(encoder, AttentiveLstm):

@@ -135,7 +135,8 @@ def _self_attention(
     """(B, Q, W): the attention of queries to the states and to the cached ones, without the output layer."""
     if not isinstance(module, Attention | RelativeAttention | BucketAttention):
         raise no_form(module)
-    heads, width = module.recipe.heads, module.recipe.width
+    heads, size = heads_of(module)
+    width = heads * size
     if queries is states:
         q, k, v = (_part(dense(states, module.qkv), number, width) for number in range(3))
     else:
@@ -151,7 +152,7 @@ def _self_attention(
     inputs.kept += [keys, values] if queries is states else []
     if isinstance(module, RelativeAttention):
         return _relative(module, q, keys, values, bias, inputs)
-    scale = SCALE if isinstance(module, BucketAttention) else 1 / math.sqrt(width // heads)
+    scale = SCALE if isinstance(module, BucketAttention) else 1 / math.sqrt(size)
     return _attend(_heads(q, heads), keys, values, bias, scale)
 
 
@@ -237,7 +238,7 @@ def _segment_terms(module: RelativeAttention, q: Value, inputs: NetInputs) -> Va
     return inputs.graph.where(same, found.slice(0, 1, 3), found.slice(1, 2, 3))
 
 
-def cache_shape(encoder: Transformer) -> tuple[int, int]:
-    """The number and the size of the heads of cached keys and values."""
-    recipe = encoder.recipe
-    return recipe.heads, recipe.width // recipe.heads
+def heads_of(module: Attention | RelativeAttention | BucketAttention) -> tuple[int, int]:
+    """The number and the size of the heads of an attention, of which some may have been pruned."""
+    size = module.recipe.width // module.recipe.heads
+    return module.qkv.weight.shape[0] // (3 * size), size

@@ -117,8 +117,8 @@ def card_rows(card: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     for name, one in card["sets"].items():
         low, high = one["loss_interval"]
         change = f"loss {one['loss']:+.4f} [{low:+.4f} to {high:+.4f}]"
-        sides = (_with_interval(one, side) for side in ("before", "after"))
-        rows.append((f"{one['metric']}, {name}", *sides, change))
+        before_shown, after_shown = _with_interval(one, "before"), _with_interval(one, "after")
+        rows.append((f"{one['metric']}, {name}", before_shown, after_shown, change))
     return rows
 
 

@@ -13,6 +13,9 @@ from firth.fit.budget import Budget
 from firth.fit.examples import Examples
 from firth.text.corpus import Corpus
 
+RUN = "run"
+"""The name of the folder in `CompressionJob.work` that training keeps its checkpoints in."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CompressionJob:

@@ -9,7 +9,13 @@ from firth.errors import ArgumentError, near_miss
 from firth.fit.compress.method import Method
 from firth.recipes.values import override
 
+<<<<<<< HEAD
 METHODS = ("quantise", "static")
+=======
+METHODS = ("distil", "prune", "quantise", "static")
+AUTO = "auto"
+"""The name of the search over all of them."""
+>>>>>>> compress
 
 
 def find_method(name: str) -> Method:
@@ -21,6 +27,17 @@ def find_method(name: str) -> Method:
     firth.errors.ArgumentError: there is no method 'statik': did you mean 'static'?
     """
     match name:
+<<<<<<< HEAD
+=======
+        case "distil":
+            from firth.fit.compress.distil import Distil
+
+            return Distil()
+        case "prune":
+            from firth.fit.compress.prune import Prune
+
+            return Prune()
+>>>>>>> compress
         case "quantise":
             from firth.fit.compress.quantise import Quantise
 
@@ -29,7 +46,7 @@ def find_method(name: str) -> Method:
             from firth.fit.compress.static import Static
 
             return Static()
-    raise ArgumentError(f"there is no method {name!r:.80}: {near_miss(name, METHODS)}")
+    raise ArgumentError(f"there is no method {name!r:.80}: {near_miss(name, (*METHODS, AUTO))}")
 
 
 def method_options(method: Method, settings: Sequence[str]) -> Any:

@@ -60,11 +60,11 @@ class EvaluationSet(ABC):
         """What a model computes of some items: this is what is timed."""
 
     @abstractmethod
-    def answers(self, side: Side) -> Sequence[Any]:
+    def answers(self, side: Side) -> Any:
         """The answer of a model to each item."""
 
     @abstractmethod
-    def value(self, answers: Sequence[Any], rows: Ints) -> float:
+    def value(self, answers: Any, rows: Ints) -> float:
         """The metric of the answers of some rows."""
 
     def texts(self, items: Sequence[Any]) -> int:
@@ -91,7 +91,7 @@ class TaskSet(EvaluationSet):
     def use(self, side: Side, items: Sequence[Any]) -> Any:
         return list(_predictor_of(side.model).stream(map(without_labels, items)))
 
-    def answers(self, side: Side) -> Sequence[Any]:
+    def answers(self, side: Side) -> Any:
         found = list(_predictor_of(side.model).stream(self._unlabelled))
         kind, gold, predicted = _inputs(_predictor_of(side.model), self.items, found)
         if not self._main:
@@ -100,7 +100,7 @@ class TaskSet(EvaluationSet):
             self.resamples = _RESAMPLES if self._is_simple else _SLOW_RESAMPLES
         return [(kind, *pair) for pair in zip(gold, predicted, strict=True)]
 
-    def value(self, answers: Sequence[Any], rows: Ints) -> float:
+    def value(self, answers: Any, rows: Ints) -> float:
         chosen = [answers[row] for row in rows.tolist()]
         kind, gold, predicted = chosen[0][0], [one[1] for one in chosen], [one[2] for one in chosen]
         if self._is_simple and kind == "similarity":
@@ -127,7 +127,7 @@ class PairSet(EvaluationSet):
     def use(self, side: Side, items: Sequence[Any]) -> Any:
         return side.embed([text for pair in items for text in pair])
 
-    def answers(self, side: Side) -> Sequence[Any]:
+    def answers(self, side: Side) -> Any:
         rows = self.use(side, self.items)
         return cosines(rows[0::2], rows[1::2])
 
@@ -147,9 +147,9 @@ class TextSet(EvaluationSet):
     def use(self, side: Side, items: Sequence[Any]) -> Any:
         return side.model.score(items)
 
-    def answers(self, side: Side) -> Sequence[Any]:
+    def answers(self, side: Side) -> Any:
         bits = [(one.bits_per_byte * one.bytes, one.bytes) for one in side.model.score(self.items)]
-        return np.array(bits, dtype=np.float64)  # type: ignore[return-value]
+        return np.array(bits, dtype=np.float64)
 
     def value(self, answers: Any, rows: Ints) -> float:
         bits, total = answers[rows].sum(axis=0)
@@ -170,8 +170,8 @@ class AgreementSet(EvaluationSet):
     def use(self, side: Side, items: Sequence[Any]) -> Any:
         return side.embed(items)
 
-    def answers(self, side: Side) -> Sequence[Any]:
-        return self._cosines(side.embed(self.items))  # type: ignore[return-value]
+    def answers(self, side: Side) -> Any:
+        return self._cosines(side.embed(self.items))
 
     def _cosines(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         return cosines(rows, rows[self._other])

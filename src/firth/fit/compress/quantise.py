@@ -1,97 +1,126 @@
-"""quantise: the weights of a network in 8 bits, and products of integers where the processor is faster with them."""
+"""quantise: numbers in fewer bits; for n-gram models, fewer n-grams, too.
+
+Each type of model has its function, registered with `quantise`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import torch
-from torch import nn
+from functools import singledispatch
+from typing import Any, ClassVar, Literal
 
 from firth.abilities import without_tasks
 from firth.artifact.models import load
+from firth.counts.ngram import NgramModel
+from firth.counts.train import compress_ngram
 from firth.errors import RecipeError
 from firth.fit.compress.method import Compressed, CompressionJob, Method
-from firth.nets.int8 import LEVELS, Int8Matrix, exact_levels
-from firth.nets.linear import Linear
-from firth.nets.model import NetModel, own_tensors
-from firth.nets.network import Network
-
-_MIN_SIZE = 4096  # numbers of a matrix from which on it is worth two arrays
+from firth.fit.compress.quantise_network import quantise_network
+from firth.nets.model import NetModel
+from firth.recipes.values import recipe_to_json
+from firth.tasks.many import ManyModel
+from firth.tasks.task import TaskModel
+from firth.vectors.model import VectorModel
+from firth.vectors.quantised import QuantisedModel, quantise_linear, quantise_product
+from firth.vectors.recipe import QuantisedRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuantiseOptions:
-    """What is quantised."""
+    """The options of quantise."""
 
+    vectors: Literal["8bit", "product"] = "8bit"
+    """Word vectors: 8 bits for each number, or product quantisation."""
+    parts: int = 0
+    """product: parts of a vector with a code of 8 bits each; 0: one for each four dimensions, if that is possible."""
+    prune: float = 0.0
+    """N-grams: drop those whose removal raises perplexity by less than this fraction, such as 1e-8."""
     embeddings: bool = True
-    """The tables of tokens and positions, too, which are most of a small model."""
-    min_size: int = _MIN_SIZE
-    """Numbers of a matrix from which on it is quantised."""
+    """Networks: the tables of tokens and positions have 8 bits, too; they are most of a small model."""
 
     def __post_init__(self) -> None:
-        if self.min_size < 1:
-            raise RecipeError(f"min_size={self.min_size} must be 1 or more.")
+        if not 0 <= self.prune < 1:
+            raise RecipeError(f"prune={self.prune} must be 0 or a small fraction such as 1e-8.")
+        if self.parts < 0:
+            raise RecipeError(f"parts={self.parts} must be 0 or more.")
 
 
 class Quantise(Method):
-    """8 bits and a scale for each output of a weight; each token's states have 8 bits and a scale in products."""
+    """Fewer bits."""
 
-    name: ClassVar[str] = "quantise"
+    name = "quantise"
     options: ClassVar[type] = QuantiseOptions
 
     def refusal(self, job: CompressionJob) -> str:
-        if not isinstance(without_tasks(job.model), NetModel):
-            return (
-                f"quantise is for neural networks, and this is a {type(job.model).__name__}: use a model such as bert."
-            )
-        return ""
+        if quantise.dispatch(type(job.model)) is quantise.dispatch(object):
+            return f"quantise has no way for a {type(job.model).__name__}: choose --method distil or static."
+        return refuse(job.model)
 
     def run(self, job: CompressionJob, options: QuantiseOptions) -> Compressed:
-        model = load(job.artifact.folder, verify=False)  # the original stays as it is
-        network: Network = without_tasks(model).network
-        chosen = list(_chosen(network, options))
-        if not chosen:
-            largest = max((tensor.numel() for tensor in own_tensors(network).values() if tensor.dim() == 2), default=0)
-            raise RecipeError(f"no matrix has min_size={options.min_size} numbers: set it to {largest} or less.")
-        for _, weight in chosen:
-            quantise_weight(weight)
-        return Compressed(model=model, notes=_notes(network, [weight for _, weight in chosen]))
+        return quantise(job.model, job, options)
 
 
-def quantise_weight(weight: torch.Tensor) -> None:
-    """Round a weight to 8 bits, and use its integers in products."""
-    matrix = Int8Matrix.of(weight)
-    with torch.no_grad():
-        weight.copy_(matrix.dequantise())
-    matrix.attach(weight)
+@singledispatch
+def quantise(model: Any, job: CompressionJob, options: QuantiseOptions) -> Compressed:
+    """The model in fewer bits."""
+    raise TypeError(f"{type(model).__name__} is not quantised")
 
 
-def _chosen(network: Network, options: QuantiseOptions) -> Iterator[tuple[str, torch.Tensor]]:
-    """The matrices to quantise, by name; shared ones once."""
-    tables = {id(one.weight) for one in network.modules() if isinstance(one, nn.Embedding)}
-    for name, tensor in own_tensors(network).items():
-        is_matrix = tensor.dim() == 2 and tensor.is_floating_point() and tensor.numel() >= options.min_size
-        if is_matrix and (options.embeddings or id(tensor) not in tables):
-            yield name, tensor
+@singledispatch
+def refuse(model: Any) -> str:
+    """Why a model of a type that can be quantised cannot be; empty if it can."""
+    return ""
 
 
-def _notes(network: Network, weights: list[Any]) -> list[str]:
-    """What of the network has 8 bits, and which products use them on this processor."""
-    every = sum(tensor.numel() for tensor in own_tensors(network).values())
-    quantised = sum(weight.numel() for weight in weights)
-    linear = [one.weight for one in network.modules() if isinstance(one, Linear)]
-    fast = sum(weight.numel() for weight in linear if getattr(getattr(weight, "int8", None), "is_fast", False))
-    notes = [f"{quantised / every:.0%} of the parameters have 8 bits and a scale for each row"]
-    levels = exact_levels()
-    if not levels:
-        notes.append("products of bytes are not exact on this processor: they use float32, so only the file is smaller")
-    elif not fast:
-        notes.append(
-            "no linear layer is large enough for products of bytes: they use float32, so only the file is smaller"
-        )
+@quantise.register
+def _(model: NgramModel, job: CompressionJob, options: QuantiseOptions) -> Compressed:
+    small = compress_ngram(model, options.prune, "8bit", job.threads)
+    kept, all_ngrams = small.trie.words.size, model.trie.words.size
+    said = f"log-probabilities have 8 bits; {kept:,} of {all_ngrams:,} n-grams are kept"
+    return Compressed(model=small, notes=[said])
+
+
+@refuse.register
+def _(model: NgramModel) -> str:
+    if model.recipe.smoothing == "church-gale":
+        return "church-gale models cannot be pruned or quantised: train another smoothing."
+    return ""
+
+
+@quantise.register
+def _(model: VectorModel, job: CompressionJob, options: QuantiseOptions) -> Compressed:
+    dimension = model.vectors.shape[1]
+    parts, books = 0, None
+    if options.vectors == "product":
+        parts = options.parts or next((dimension // size for size in (4, 5, 3, 2) if dimension % size == 0), dimension)
+        codes, scales, books = quantise_product(model.vectors, parts, job.seed)
+        said = f"a vector has {parts} codes of 8 bits instead of {dimension} numbers of 32"
     else:
-        bits = "8 bits" if levels == LEVELS else "7 bits, since sums of 16 bits would saturate on this processor"
-        notes.append(f"products of {fast:,} weights of linear layers use integers: states of 8 bits, weights of {bits}")
-    return notes
+        codes, scales = quantise_linear(model.vectors)  # type: ignore[assignment]
+        said = "the numbers of vectors have 8 bits instead of 32"
+    recipe = QuantisedRecipe(
+        tokenizer=model.tokenizer.recipe,
+        phrases=getattr(model.recipe, "phrases", 0),
+        source=str(recipe_to_json(model.recipe)["type"]),
+        parts=parts,
+    )
+    arguments = (recipe, model.tokenizer, model.layout)
+    others: dict[str, Any] = {"counts": model.counts, "words": model.words, "phrases": model.phrases}
+    small = QuantisedModel(*arguments, codes=codes, scales=scales, codebooks=books, **others)
+    return Compressed(model=small, notes=[said, "on disk only: in memory, vectors are numbers of 32 bits"])
+
+
+@quantise.register
+def _(model: NetModel | TaskModel | ManyModel, job: CompressionJob, options: QuantiseOptions) -> Compressed:
+    small = load(job.artifact.folder, verify=False)  # the original stays as it is
+    return Compressed(model=small, notes=quantise_network(without_tasks(small).network, options.embeddings))
+
+
+@refuse.register
+def _(model: VectorModel) -> str:
+    if type(model) is not VectorModel:
+        return (
+            f"quantise is for plain word vectors and n-gram models, and a {type(model).__name__} has more than those: "
+            "export its vectors with firth export word2vec and import them."
+        )
+    return ""

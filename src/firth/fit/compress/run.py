@@ -13,14 +13,16 @@ from firth.abilities import Embeds, Scores, TaskPredictor
 from firth.arguments import require_list, require_path
 from firth.artifact.any_model import AnyModel
 from firth.artifact.folder import Artifact, open_artifact
-from firth.artifact.models import load, save
-from firth.errors import AbilityError, ArgumentError
-from firth.files import draft_folder, require_free
+from firth.artifact.models import load
+from firth.errors import AbilityError, ArgumentError, OutputError
+from firth.files import require_free
 from firth.fit.budget import Budget
-from firth.fit.compress.card import CompressionError, measure_both, options_json, refusal
-from firth.fit.compress.method import Compressed, CompressionJob, Method
-from firth.fit.compress.methods import find_method, method_options
+from firth.fit.compress.auto import search
+from firth.fit.compress.card import CompressionError, options_json, refusal
+from firth.fit.compress.method import CompressionJob
+from firth.fit.compress.methods import AUTO, find_method, method_options
 from firth.fit.compress.quality import EvaluationSet, Side, TaskSet, read_set, text_set
+from firth.fit.compress.saving import measure, write
 from firth.fit.examples import Examples, read_all
 from firth.fit.run import Text, open_corpus
 from firth.progress import note
@@ -61,8 +63,10 @@ def compress(
     folder = require_path(out, "out", "the folder to write")
     source = require_path(model, "model", "the folder of a saved model")
     given = [require_path(one, "eval", "a file to measure quality on") for one in require_list(eval, "eval")]
-    chosen = find_method(method)
-    options = method_options(chosen, setting_list(settings))
+    chosen = None if method == AUTO else find_method(method)
+    if chosen is None and setting_list(settings):
+        raise ArgumentError("auto sets the options of the methods itself: leave --set out.")
+    options = None if chosen is None else method_options(chosen, setting_list(settings))
     if resume and (folder / "manifest.json").exists():
         note(f"{folder} is finished already.")
         return cast(AnyModel, load(folder))
@@ -71,7 +75,7 @@ def compress(
     original = load(source)
     side = Side(original, _pooling(artifact))
     texts = None if corpus is None else _open(corpus)
-    job_corpus, sets = _evaluation(side, given, dev, texts, columns, chosen)
+    job_corpus, sets = _evaluation(side, given, dev, texts, columns, chosen is not None and chosen.only_embeds)
     job = CompressionJob(
         model=original,
         artifact=artifact,
@@ -86,62 +90,24 @@ def compress(
         columns=columns,
         pooling=side.pooling,
     )
-    if reason := chosen.refusal(job):
-        raise AbilityError(reason)
+    if job.work.exists() and not resume:
+        raise OutputError(f"{job.work} holds unfinished work: continue with --resume, or remove it.")
     limits: dict[str, Any] = {"max_mb": max_mb, "max_ms": max_ms, "allow_slower": allow_slower}
-    with _work(job):
-        started = time.monotonic()
-        made = chosen.run(job, options)
-        seconds = time.monotonic() - started
-        card = measure(job, made, sets)
-        if reason := refusal(card, at_most_loss, **limits):
-            raise CompressionError(f"nothing is written: {reason}.")
-        write(job, made, card, chosen.name, options_json(options), seconds)
+    if chosen is None:
+        with _work(job):
+            search(job, sets, at_most_loss, max_mb, max_ms)
+    else:
+        if reason := chosen.refusal(job):
+            raise AbilityError(reason)
+        with _work(job):
+            started = time.monotonic()
+            made = chosen.run(job, options)
+            seconds = time.monotonic() - started
+            card = measure(job, made, sets)
+            if reason := refusal(card, at_most_loss, **limits):
+                raise CompressionError(f"nothing is written: {reason}.")
+            write(job, made, card, chosen.name, options_json(options), seconds)
     return cast(AnyModel, load(folder, verify=False))
-
-
-def measure(job: CompressionJob, made: Compressed, sets: Sequence[EvaluationSet]) -> dict[str, Any]:
-    """The card of a compressed model, which is saved in a temporary folder for its size and memory."""
-    before, after = Side(job.model, job.pooling), Side(made.model, job.pooling)
-    with draft_folder(job.out.parent) as draft:
-        small = draft / "model"
-        _save(small, job, made, {}, {})
-        return measure_both(before, after, [job.artifact.folder, small], sets)
-
-
-def write(
-    job: CompressionJob,
-    made: Compressed,
-    card: dict[str, Any],
-    method: str,
-    options: dict[str, Any],
-    seconds: float,
-) -> None:
-    """Save a compressed model with its card and its lineage."""
-    manifest = job.artifact.manifest
-    earlier = manifest.metrics.get("compression", {}).get("lineage", [])
-    origin = {"name": manifest.name, "kind": manifest.kind, "digest": job.digest, "mb": card["before"]["mb"]}
-    compression = {"method": method, "options": options, "notes": list(made.notes), **card}
-    compression["lineage"] = [*earlier, {**origin, "method": method}]
-    _save(job.out, job, made, {"compression": compression}, {"seconds": seconds, **made.spent})
-
-
-def _save(
-    folder: Path, job: CompressionJob, made: Compressed, metrics: dict[str, Any], spent: dict[str, float]
-) -> None:
-    manifest = job.artifact.manifest
-    kept = {"sentences": manifest.metrics["sentences"]} if "sentences" in manifest.metrics else {}
-    save(
-        folder,
-        made.model,
-        name=made.name or manifest.name,
-        recipe=made.model.recipe,
-        budget={"asked": job.budget.text if job.budget else None, "spent": spent},
-        corpus=manifest.corpus if made.corpus is None else made.corpus,
-        seed=job.seed,
-        metrics={**kept, **made.metrics, **metrics},
-        files=made.files,
-    )
 
 
 @contextmanager
@@ -172,14 +138,14 @@ def _evaluation(
     dev: Examples | None,
     corpus: Corpus | None,
     columns: Sequence[str],
-    method: Method,
+    only_embeds: bool,
 ) -> tuple[Corpus | None, list[EvaluationSet]]:
     """The text to compress with, and what measures quality: files, dev examples, or a part of the text."""
     model = side.model
     if not isinstance(model, Scores | Embeds | TaskPredictor):
         raise AbilityError(f"a {type(model).__name__} neither scores, embeds nor predicts: it cannot be measured.")
     if files:
-        return corpus, [read_set(one, side, method.only_embeds, columns) for one in files]
+        return corpus, [read_set(one, side, only_embeds, columns) for one in files]
     if dev is not None and isinstance(model, TaskPredictor):
         examples = read_all(cast(Any, model.task), dev, skip_bad=False, columns=columns)
         return corpus, [TaskSet("dev", examples, model)]
@@ -189,4 +155,4 @@ def _evaluation(
         )
     rest, held_out, _ = corpus.parts(_HELD_OUT, 0.0)
     lines = [line for line, _ in zip(held_out.sentences(), range(_HELD_OUT_LINES), strict=False)]
-    return rest, [text_set("held-out text", lines, side, method.only_embeds)]
+    return rest, [text_set("held-out text", lines, side, only_embeds)]

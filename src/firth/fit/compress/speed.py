@@ -76,14 +76,17 @@ def _seconds(use: Use, items: Sequence[Any]) -> float:
 
 
 _CHILD = """
-import json, resource, sys
+import json, re, resource, sys
 from firth.artifact.models import load
 given = json.loads(sys.stdin.read())
 model = load(given["folder"], verify=False)
 use = getattr(model, given["verb"])
 use(given["texts"])
-scale = 1 if sys.platform == "darwin" else 1024
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 1e6)
+try:  # the resource usage of a process on Linux includes that of its parent before it was started
+    peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
+except (OSError, TypeError):
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+print(peak / 1e6)
 """
 
 

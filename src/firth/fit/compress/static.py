@@ -143,8 +143,8 @@ def network_of(model: Any) -> Any:
 
 def sample_sentences(corpus: Corpus, count: int, seed: int) -> list[str]:
     """Sentences drawn from all over a text, each once (reservoir sampling)."""
-    rng, kept, seen = np.random.default_rng(seed), [], set[str]()
-    number = 0
+    rng, seen, number = np.random.default_rng(seed), set[str](), 0
+    kept: list[str] = []
     for sentence in corpus.sentences():
         if sentence in seen:
             continue
@@ -307,7 +307,7 @@ def fit_vectors(
     vectors: Floats,
     ids: npt.NDArray[np.int64],
     bounds: npt.NDArray[np.int64],
-    wanted: Floats,
+    wanted: npt.NDArray[Any],
     ridge: float,
 ) -> Floats:
     """The vectors V with the least |s A V - Y|^2 + ridge |V - V0|^2: A V are the means of sentences, Y are wanted.
