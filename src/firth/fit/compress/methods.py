@@ -9,17 +9,13 @@ from firth.errors import ArgumentError, near_miss
 from firth.fit.compress.method import Method
 from firth.recipes.values import override
 
-<<<<<<< HEAD
-METHODS = ("quantise", "static")
-=======
 METHODS = ("distil", "prune", "quantise", "static")
 AUTO = "auto"
 """The name of the search over all of them."""
->>>>>>> compress
 
 
-def find_method(name: str) -> Method:
-    """The method of that name.
+def find_method(name: str, model: Any = None) -> Method:
+    """The method of that name, for a model.
 
     >>> find_method("statik")
     Traceback (most recent call last):
@@ -27,8 +23,6 @@ def find_method(name: str) -> Method:
     firth.errors.ArgumentError: there is no method 'statik': did you mean 'static'?
     """
     match name:
-<<<<<<< HEAD
-=======
         case "distil":
             from firth.fit.compress.distil import Distil
 
@@ -37,11 +31,10 @@ def find_method(name: str) -> Method:
             from firth.fit.compress.prune import Prune
 
             return Prune()
->>>>>>> compress
         case "quantise":
-            from firth.fit.compress.quantise import Quantise
+            from firth.fit.compress.few_bits import FewBits
 
-            return Quantise()
+            return FewBits()
         case "static":
             from firth.fit.compress.static import Static
 
