@@ -14,8 +14,8 @@ AUTO = "auto"
 """The name of the search over all of them."""
 
 
-def find_method(name: str) -> Method:
-    """The method of that name.
+def find_method(name: str, model: Any = None) -> Method:
+    """The method of that name, for a model.
 
     >>> find_method("statik")
     Traceback (most recent call last):
@@ -32,9 +32,9 @@ def find_method(name: str) -> Method:
 
             return Prune()
         case "quantise":
-            from firth.fit.compress.quantise import Quantise
+            from firth.fit.compress.few_bits import FewBits
 
-            return Quantise()
+            return FewBits()
         case "static":
             from firth.fit.compress.static import Static
 

@@ -63,16 +63,16 @@ def compress(
     folder = require_path(out, "out", "the folder to write")
     source = require_path(model, "model", "the folder of a saved model")
     given = [require_path(one, "eval", "a file to measure quality on") for one in require_list(eval, "eval")]
-    chosen = None if method == AUTO else find_method(method)
-    if chosen is None and setting_list(settings):
-        raise ArgumentError("auto sets the options of the methods itself: leave --set out.")
-    options = None if chosen is None else method_options(chosen, setting_list(settings))
     if resume and (folder / "manifest.json").exists():
         note(f"{folder} is finished already.")
         return cast(AnyModel, load(folder))
     require_free(folder)
     artifact = open_artifact(source)
     original = load(source)
+    chosen = None if method == AUTO else find_method(method, original)
+    if chosen is None and setting_list(settings):
+        raise ArgumentError("auto sets the options of the methods itself: leave --set out.")
+    options = None if chosen is None else method_options(chosen, setting_list(settings))
     side = Side(original, _pooling(artifact))
     texts = None if corpus is None else _open(corpus)
     job_corpus, sets = _evaluation(side, given, dev, texts, columns, chosen is not None and chosen.only_embeds)
@@ -103,7 +103,7 @@ def compress(
             started = time.monotonic()
             made = chosen.run(job, options)
             seconds = time.monotonic() - started
-            card = measure(job, made, sets)
+            card = measure(job, made, sets, chosen.only_embeds)
             if reason := refusal(card, at_most_loss, **limits):
                 raise CompressionError(f"nothing is written: {reason}.")
             write(job, made, card, chosen.name, options_json(options), seconds)
