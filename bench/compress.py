@@ -3,9 +3,9 @@
     python bench/compress.py --minilm DIR --corpus TEXT --pairs stsb.dev.tsv [--sentences 20000]
     python bench/compress.py --teacher DIR --train sst2.train.tsv --dev sst2.dev.tsv [--budget 20min]
 
-DIR is the folder of a saved model: an imported all-MiniLM-L6-v2, or a model that was fine-tuned for the examples. Prints
-a line for each target: static vectors at least 200 times as fast with at most 12 points less of rank correlation, 8 bits
-at least 1.5 times as fast with a cosine of 0.99, a student of two layers at least twice as fast with at most 2 points
+DIR is the folder of a saved model: an imported all-MiniLM-L6-v2, or a model fine-tuned for the examples. Prints a
+line for each target: static vectors at least 200 times as fast with at most 12 points less of rank correlation,
+8 bits at least 1.5 times as fast with a cosine of 0.99, a student of two layers twice as fast with at most 2 points
 less. Run it on an idle machine.
 """
 

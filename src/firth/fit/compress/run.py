@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -75,12 +76,11 @@ def compress(
     options = None if chosen is None else method_options(chosen, setting_list(settings))
     side = Side(original, _pooling(artifact))
     texts = None if corpus is None else _open(corpus)
-    job_corpus, sets = _evaluation(side, given, dev, texts, columns, chosen is not None and chosen.only_embeds)
     job = CompressionJob(
         model=original,
         artifact=artifact,
         out=folder,
-        corpus=job_corpus,
+        corpus=texts,
         train=train,
         dev=dev,
         budget=Budget.parse(budget) if budget else None,
@@ -92,13 +92,15 @@ def compress(
     )
     if job.work.exists() and not resume:
         raise OutputError(f"{job.work} holds unfinished work: continue with --resume, or remove it.")
+    if chosen is not None and (reason := chosen.refusal(job)):
+        raise AbilityError(reason)
+    rest, sets = _evaluation(side, given, dev, texts, columns, chosen is not None and chosen.only_embeds)
+    job = replace(job, corpus=rest)
     limits: dict[str, Any] = {"max_mb": max_mb, "max_ms": max_ms, "allow_slower": allow_slower}
     if chosen is None:
         with _work(job):
             search(job, sets, at_most_loss, max_mb, max_ms)
     else:
-        if reason := chosen.refusal(job):
-            raise AbilityError(reason)
         with _work(job):
             started = time.monotonic()
             made = chosen.run(job, options)
@@ -112,12 +114,16 @@ def compress(
 
 @contextmanager
 def _work(job: CompressionJob) -> Iterator[None]:
-    """A block that may train in `job.work`, which is kept if the block is interrupted, and else removed."""
+    """A block that may train in `job.work`, which is removed after success, and kept after an interrupt or a refusal."""
     try:
         yield
-    except CompressionError:
-        shutil.rmtree(job.work, ignore_errors=True)
-        raise
+    except CompressionError as error:
+        if not job.work.exists():
+            raise
+        reason = error.message.removesuffix(".")
+        raise CompressionError(
+            f"{reason}; {job.work} keeps what was trained, for --resume with other limits."
+        ) from None
     shutil.rmtree(job.work, ignore_errors=True)
 
 
