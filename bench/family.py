@@ -6,8 +6,8 @@ Both start from the same weights and train on the same sequences with the same n
 Firth packs sequences and computes predicted positions alone; the plain loop pads batches of 32 sequences to the longest
 one, as the collators of the examples do: BART and T5 with labels of the decoder, XLNet with a query at every position
 (`DataCollatorForPermutationLanguageModeling`; `xlnet-targets` has queries at predicted positions alone, as the authors'
-program), UniLM as BERT with a mask of (batch, 1, query, key). Prints the median speed of a step and the loss of the
-last ones, which without dropout are the same up to rounding. Run it on an idle machine.
+program), UniLM as BERT with a mask of (batch, 1, query, key), ERNIE with masked units and pairs. Prints the median
+speed of a step and the loss of the last ones, which without dropout are the same up to rounding. Use an idle machine.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # for the weights of BART and T5 in tests.parity
 VOCAB_SIZE, LENGTH, ROWS, LR, IGNORED = 16_000, 128, 32, 5e-4, -100
+MASKED = ("mlm.positions", "mlm.targets")
 Inputs = dict[str, "Tensor"]
 
 
@@ -49,8 +50,10 @@ def make_recipe(name: str, size: str, dropout: float) -> NetRecipe:
     rates = {"dropout": dropout, "attention_dropout": dropout}
     format_ = recipe.sequence.format
     sequence = replace(recipe.sequence, length=LENGTH, reversed=False)
+    objectives = tuple(one for one in recipe.objectives if not one.lays_out)  # the text has no dialogues
     return replace(  # type: ignore[no-any-return]
         recipe,
+        objectives=objectives or recipe.objectives,
         tokenizer=replace(recipe.tokenizer, vocab_size=VOCAB_SIZE),
         embedding=replace(recipe.embedding, dropout=dropout),
         encoder=replace(recipe.encoder, **rates),
@@ -67,13 +70,14 @@ def open_run(recipe: NetRecipe, folder: Path, steps: int) -> tuple[TrainingModul
     from firth.fit.batches import Cursor, vocabulary_of
     from firth.fit.loop import make_training_module
     from firth.fit.parallel import make_batches
+    from firth.fit.units import recipe_columns
     from firth.text.corpus import read_corpus
     from firth.tokens.build import open_tokens
 
     text = folder / "text.txt"
     if not text.exists():
         data.write(data.english, text, 4_000_000)
-    tokenizer, store = open_tokens(recipe.tokenizer, read_corpus(text))
+    tokenizer, store = open_tokens(recipe.tokenizer, read_corpus(text), columns=recipe_columns(recipe, None))
     module = make_training_module(recipe, vocabulary_of(tokenizer, store), 0)
     source, cursor, batches = make_batches(recipe, store, module.objectives, 0), Cursor(), []
     for _ in range(steps):
@@ -268,12 +272,29 @@ def unified(batch: Batch) -> Iterator[Inputs]:
         yield given
 
 
+def masked_pairs(batch: Batch) -> Iterator[Inputs]:
+    """Pairs with masked tokens and the labels of pairs."""
+    import torch
+
+    assert batch.segment_ids is not None
+    labels = torch.full((batch.ids.numel(),), IGNORED).index_copy(0, *(batch.labels[one] for one in MASKED))
+    columns = {"input_ids": split(batch, batch.ids), "token_type_ids": split(batch, batch.segment_ids)}
+    columns |= {"labels": split(batch, labels.view_as(batch.ids))}
+    columns["attention_mask"] = [torch.ones_like(one) for one in columns["input_ids"]]
+    pairs, begin = batch.labels["nsp.labels"], 0
+    for given in padded(columns):
+        given["next_sentence_label"] = pairs[begin : begin + len(given["input_ids"])]
+        begin += len(given["input_ids"])
+        yield given
+
+
 PEERS: dict[str, tuple[Callable[[TrainingModule], Any], Callable[[Batch], Iterator[Inputs]]]] = {
     "bart": (bart_model, restored),
     "t5": (t5_model, restored),
     "xlnet": (exported_model, lambda batch: permuted(batch, only_targets=False)),
     "xlnet-targets": (exported_model, lambda batch: permuted(batch, only_targets=True)),
     "unilm": (exported_model, unified),
+    "ernie": (exported_model, masked_pairs),
 }
 LIBRARIES = {"transformers": peer_step, "firth": firth_step}
 

@@ -21,6 +21,7 @@ from firth.tasks.examples import (
     SpanExample,
     TagExample,
     TextExample,
+    without_labels,
 )
 from firth.text.corpus import read_corpus
 from firth.tokens.recipe import TokenizerRecipe

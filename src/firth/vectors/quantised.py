@@ -32,14 +32,17 @@ class QuantisedModel(VectorModel):
 
     def __init__(
         self,
-        *arguments: Any,
+        recipe: QuantisedRecipe,
+        tokenizer: Tokenizer,
+        layout: Layout,
+        *,
         codes: npt.NDArray[Any],
         scales: Floats,
         codebooks: Floats | None = None,
         **others: Any,
     ) -> None:
-        """`arguments` and `others` are those of `VectorModel` but for the vectors."""
-        super().__init__(*arguments, vectors=decode(codes, scales, codebooks), **others)
+        """`others` are those of `VectorModel`."""
+        super().__init__(recipe, tokenizer, layout, decode(codes, scales, codebooks), **others)
         self.codes, self.scales, self.codebooks = codes, scales, codebooks
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:

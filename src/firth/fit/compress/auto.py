@@ -109,7 +109,7 @@ def search(
 def _try(job: CompressionJob, candidate: Candidate, sets: Sequence[EvaluationSet]) -> Tried | None:
     """A candidate after its run, or after an earlier one that was interrupted; None if it does not fit the model."""
     if not (job.out / "manifest.json").exists():
-        method = find_method(candidate.method)
+        method = find_method(candidate.method, job.model)
         options = method_options(method, candidate.settings)
         if reason := method.refusal(job):
             note(f"{candidate}: {reason}")
@@ -118,7 +118,7 @@ def _try(job: CompressionJob, candidate: Candidate, sets: Sequence[EvaluationSet
         started = time.monotonic()
         try:
             made = method.run(job, options)
-            card = measure(job, made, sets)
+            card = measure(job, made, sets, method.only_embeds)
         except FirthError as error:
             note(f"{candidate}: {error.message}")
             return None

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from firth.cores import cores
 from firth.errors import FirthError
 from firth.fit.compress.quality import Comparison, EvaluationSet, Side, TaskSet, compare
@@ -23,10 +25,13 @@ class CompressionError(FirthError):
     """The result is slower or worse than allowed, so it is not written."""
 
 
-def measure_both(before: Side, after: Side, folders: Sequence[Path], sets: Sequence[EvaluationSet]) -> dict[str, Any]:
+def measure_both(
+    before: Side, after: Side, folders: Sequence[Path], sets: Sequence[EvaluationSet], word_order: bool = False
+) -> dict[str, Any]:
     """The card as JSON values: `before` and `after` with size, speed, memory and quality, and the loss.
 
-    `folders` are those of the saved models. The quality is the mean over the sets.
+    `folders` are those of the saved models. The quality is the mean over the sets. With `word_order` the card has the
+    quality of the original when it reads the words of each text in a random order.
     """
     first = sets[0]
     sides = (before, after)
@@ -52,6 +57,9 @@ def measure_both(before: Side, after: Side, folders: Sequence[Path], sets: Seque
         "sets": {one.name: one._asdict() for one in found},
         "machine": {"processor": platform.machine(), "cores": cores()},
     }
+    if word_order and (shuffled := [other for one in sets if (other := one.shuffled()) is not None]):
+        values = [one.value(one.answers(before), np.arange(len(one.items))) for one in shuffled]
+        card["words_shuffled"] = _mean(values)
     return card
 
 
@@ -119,6 +127,10 @@ def card_rows(card: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
         change = f"loss {one['loss']:+.4f} [{low:+.4f} to {high:+.4f}]"
         before_shown, after_shown = _with_interval(one, "before"), _with_interval(one, "after")
         rows.append((f"{one['metric']}, {name}", before_shown, after_shown, change))
+    if "words_shuffled" in card:
+        shown = f"{card['words_shuffled']:.4f}"
+        cost = f"word order is worth {before['quality'] - card['words_shuffled']:+.4f}"
+        rows.append(("the same, words shuffled", shown, "", cost))
     return rows
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -120,7 +120,7 @@ def student_recipe(teacher: NetRecipe, options: DistilOptions) -> NetRecipe:
         found = find_recipe(options.recipe)
         if not isinstance(found, NetRecipe):
             raise RecipeError(f"recipe={options.recipe} is no network: give one such as bert or lstm.")
-        found = cast(NetRecipe, with_size(found, options.recipe, options.size or "tiny"))
+        found = with_size(found, options.recipe, options.size or "tiny")
         changes: dict[str, Any] = {"sequence": teacher.sequence, "learning": teacher.learning}
         found = replace(found, objectives=teacher.objectives, visibility=teacher.visibility, **changes)
         return smaller_recipe(found, options.layers, options.width) if options.layers or options.width else found
@@ -173,7 +173,7 @@ def distil_task(job: CompressionJob, options: DistilOptions, student: NetModel) 
     teacher: TaskModel = job.model
     made: list[DistillationHead] = []
 
-    def auxiliary(network: Network, tasks: dict[str, Task]) -> ObjectiveHead:
+    def auxiliary(network: Network, tasks: Mapping[str, Task]) -> ObjectiveHead:
         scores = TaskScores(tasks[teacher.task])
         soft: Literal["kl", "mse"] = "mse" if teacher.recipe.form in ("number", "multi") else "kl"
         made.append(DistillationHead(options.objective, network, teacher.base.network, scores, soft))

@@ -6,6 +6,7 @@ that both models are resampled together: the interval of their difference is tha
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,6 +71,10 @@ class EvaluationSet(ABC):
     def texts(self, items: Sequence[Any]) -> int:
         """The number of texts of some items."""
         return len(items)
+
+    def shuffled(self) -> EvaluationSet | None:
+        """The same set with the words of each text in a random order; None if that cannot be measured."""
+        return None
 
     @property
     def metric_name(self) -> str:
@@ -136,6 +141,11 @@ class PairSet(EvaluationSet):
 
     def texts(self, items: Sequence[Any]) -> int:
         return 2 * len(items)
+
+    def shuffled(self) -> PairSet:
+        other = copy.copy(self)
+        other.items = [(shuffle_words(one), shuffle_words(two)) for one, two in self.items]
+        return other
 
 
 class TextSet(EvaluationSet):
@@ -272,6 +282,17 @@ def _predictor_of(model: Any) -> Predictor:
 
 def _inputs(model: Predictor, examples: Sequence[Example], answers: Sequence[Any]) -> tuple[str, Any, Any]:
     return model.metric_inputs(examples, answers)
+
+
+def shuffle_words(text: str) -> str:
+    """A text with its words, or the characters of one without spaces, in an order that depends on the text alone.
+
+    >>> sorted(shuffle_words("a b c").split()), shuffle_words("a b c") == shuffle_words("a b c")
+    (['a', 'b', 'c'], True)
+    """
+    joint = " " if " " in text.strip() else ""
+    words = np.array(text.split() if joint else list(text), dtype=object)
+    return joint.join(words[np.random.default_rng(len(text)).permutation(len(words))])
 
 
 def spearman(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> float:

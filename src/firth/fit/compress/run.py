@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -63,24 +64,23 @@ def compress(
     folder = require_path(out, "out", "the folder to write")
     source = require_path(model, "model", "the folder of a saved model")
     given = [require_path(one, "eval", "a file to measure quality on") for one in require_list(eval, "eval")]
-    chosen = None if method == AUTO else find_method(method)
-    if chosen is None and setting_list(settings):
-        raise ArgumentError("auto sets the options of the methods itself: leave --set out.")
-    options = None if chosen is None else method_options(chosen, setting_list(settings))
     if resume and (folder / "manifest.json").exists():
         note(f"{folder} is finished already.")
         return cast(AnyModel, load(folder))
     require_free(folder)
     artifact = open_artifact(source)
     original = load(source)
+    chosen = None if method == AUTO else find_method(method, original)
+    if chosen is None and setting_list(settings):
+        raise ArgumentError("auto sets the options of the methods itself: leave --set out.")
+    options = None if chosen is None else method_options(chosen, setting_list(settings))
     side = Side(original, _pooling(artifact))
     texts = None if corpus is None else _open(corpus)
-    job_corpus, sets = _evaluation(side, given, dev, texts, columns, chosen is not None and chosen.only_embeds)
     job = CompressionJob(
         model=original,
         artifact=artifact,
         out=folder,
-        corpus=job_corpus,
+        corpus=texts,
         train=train,
         dev=dev,
         budget=Budget.parse(budget) if budget else None,
@@ -92,18 +92,20 @@ def compress(
     )
     if job.work.exists() and not resume:
         raise OutputError(f"{job.work} holds unfinished work: continue with --resume, or remove it.")
+    if chosen is not None and (reason := chosen.refusal(job)):
+        raise AbilityError(reason)
+    rest, sets = _evaluation(side, given, dev, texts, columns, chosen is not None and chosen.only_embeds)
+    job = replace(job, corpus=rest)
     limits: dict[str, Any] = {"max_mb": max_mb, "max_ms": max_ms, "allow_slower": allow_slower}
     if chosen is None:
         with _work(job):
             search(job, sets, at_most_loss, max_mb, max_ms)
     else:
-        if reason := chosen.refusal(job):
-            raise AbilityError(reason)
         with _work(job):
             started = time.monotonic()
             made = chosen.run(job, options)
             seconds = time.monotonic() - started
-            card = measure(job, made, sets)
+            card = measure(job, made, sets, chosen.only_embeds)
             if reason := refusal(card, at_most_loss, **limits):
                 raise CompressionError(f"nothing is written: {reason}.")
             write(job, made, card, chosen.name, options_json(options), seconds)
@@ -112,12 +114,16 @@ def compress(
 
 @contextmanager
 def _work(job: CompressionJob) -> Iterator[None]:
-    """A block that may train in `job.work`, which is kept if the block is interrupted, and else removed."""
+    """A block that may train in `job.work`, which is removed after success, and kept after an interrupt or a refusal."""
     try:
         yield
-    except CompressionError:
-        shutil.rmtree(job.work, ignore_errors=True)
-        raise
+    except CompressionError as error:
+        if not job.work.exists():
+            raise
+        reason = error.message.removesuffix(".")
+        raise CompressionError(
+            f"{reason}; {job.work} keeps what was trained, for --resume with other limits."
+        ) from None
     shutil.rmtree(job.work, ignore_errors=True)
 
 

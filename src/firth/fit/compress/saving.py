@@ -13,13 +13,15 @@ from firth.fit.compress.method import Compressed, CompressionJob
 from firth.fit.compress.quality import EvaluationSet, Side
 
 
-def measure(job: CompressionJob, made: Compressed, sets: Sequence[EvaluationSet]) -> dict[str, Any]:
+def measure(
+    job: CompressionJob, made: Compressed, sets: Sequence[EvaluationSet], word_order: bool = False
+) -> dict[str, Any]:
     """The card of a compressed model, which is saved in a temporary folder for its size and memory."""
     before, after = Side(job.model, job.pooling), Side(made.model, job.pooling)
     with draft_folder(job.out.parent) as draft:
         small = draft / "model"
         _save(small, job, made, {}, {"seconds": 0.0})
-        return measure_both(before, after, [job.artifact.folder, small], sets)
+        return measure_both(before, after, [job.artifact.folder, small], sets, word_order)
 
 
 def write(

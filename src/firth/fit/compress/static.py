@@ -116,10 +116,7 @@ class Static(Method):
             encoder = TextEncoder(tokenizer)
             ids = encoder.encode([" ".join(one.replace("\0", " ").splitlines()) for one in sentences])
             weighted = fit_vectors(weighted, ids.ids.astype(np.int64), bounds_of(ids.lengths), wanted, options.ridge)
-        notes.append(
-            "a text is the mean of the vectors of its tokens, whatever their order: what that costs is the loss on "
-            "the card"
-        )
+        notes.append("a text is the mean of the vectors of its tokens, whatever their order")
         recipe = StaticRecipe(
             tokenizer=tokenizer.recipe,
             dimension=weighted.shape[1],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, Protocol
 
 import torch
@@ -207,8 +208,8 @@ class DistillationHead(ObjectiveHead):
             total = total + self.settings.attention * torch.stack(found).mean()
         if self.settings.relations:
             for own, other in zip(student[max(student)], teacher[max(teacher)], strict=True):
-                joined = (one.transpose(1, 2).flatten(2) for one in (own, other))
-                total = total + self.settings.relations * losses.relation_kl(*joined, visible, self._heads)
+                one, two = (each.transpose(1, 2).flatten(2) for each in (own, other))
+                total = total + self.settings.relations * losses.relation_kl(one, two, visible, self._heads)
         return total
 
     def flops_per_token(self, network: Network, length: int, counts: Mapping[str, float]) -> float:
@@ -241,15 +242,14 @@ class Capture:
                 "attention scores and relations are of Transformers with absolute positions and layers of their own: "
                 "set attention=0 and relations=0, and distil soft labels or hidden states."
             )
+        # Bound methods, so that a copy of the network, as the preflight makes, records into a copy of this.
         self._hooks = [
-            one.qkv.register_forward_hook(self._record(number, one.heads)) for number, one in enumerate(attentions)
+            one.qkv.register_forward_hook(partial(self._record, number, one.heads))
+            for number, one in enumerate(attentions)
         ]
 
-    def _record(self, number: int, heads: int) -> Callable[[nn.Module, Any, Tensor], None]:
-        def record(module: nn.Module, inputs: Any, output: Tensor) -> None:
-            self.parts[number] = split_heads(output, heads, 3)
-
-        return record
+    def _record(self, number: int, heads: int, module: nn.Module, inputs: Any, output: Tensor) -> None:
+        self.parts[number] = split_heads(output, heads, 3)
 
     def remove(self) -> None:
         """Stop recording."""

@@ -22,7 +22,7 @@ _OUTPUTS = ("full", "tied", "none")  # layers with one row per token, or none
 
 
 def cut_vocabulary(model: NetModel, corpus: Corpus, min_count: int = 1, threads: int | None = None) -> NetModel:
-    """The model with the tokens that occur in a text, all special ones and all single characters."""
+    """The model with the tokens that occur in a text, all special ones and the characters that pieces are made of."""
     if model.recipe.output.kind not in _OUTPUTS or model.recipe.embedding.characters:
         raise AbilityError(
             f"the vocabulary of a network with output.kind={model.recipe.output.kind} cannot be cut: leave "
@@ -41,7 +41,7 @@ def cut_vocabulary(model: NetModel, corpus: Corpus, min_count: int = 1, threads:
 
 
 def cut_tokenizer(tokenizer: Tokenizer, used: np.typing.NDArray[np.bool_]) -> tuple[Tokenizer, list[int]]:
-    """A tokenizer with the used tokens, the special ones and single characters, and their ids before."""
+    """A tokenizer with the used tokens, the special ones and the characters of pieces, and their ids before."""
     if tokenizer.recipe.model not in _MODELS:
         raise AbilityError(
             f"the tokens of {tokenizer.recipe.model} are made of one another, so none can be removed: leave "
@@ -49,11 +49,11 @@ def cut_tokenizer(tokenizer: Tokenizer, used: np.typing.NDArray[np.bool_]) -> tu
         )
     content = json.loads(tokenizer.backend.to_str())
     added = {one["content"]: one for one in content["added_tokens"]}
-    names = tokenizer.vocabulary
+    names, has_pieces = tokenizer.vocabulary, tokenizer.recipe.model in ("wordpiece", "pieces")
     kept = [
         number
         for number, name in enumerate(names)
-        if number < FIRST_WORD or used[number] or name in added or len(name.removeprefix("##").lstrip("▁")) <= 1
+        if number < FIRST_WORD or used[number] or name in added or (has_pieces and _is_character(name))
     ]
     new = {names[number]: index for index, number in enumerate(kept)}
     for name, one in added.items():
@@ -67,3 +67,12 @@ def cut_tokenizer(tokenizer: Tokenizer, used: np.typing.NDArray[np.bool_]) -> tu
     size = None if tokenizer.recipe.vocab_size is None else max(len(kept), 10)
     data = json.dumps(content, ensure_ascii=False, indent=1).encode()
     return Tokenizer(data, replace(tokenizer.recipe, vocab_size=size), tokenizer.dictionary), kept
+
+
+def _is_character(token: str) -> bool:
+    """Whether a token is one character, of which other words can be made.
+
+    >>> _is_character("##a"), _is_character("▁"), _is_character("ab")
+    (True, True, False)
+    """
+    return len(token.removeprefix("##").lstrip("▁")) <= 1

@@ -1,4 +1,4 @@
-"""quantise: numbers in fewer bits; for n-gram models, fewer n-grams, too.
+"""quantise for word vectors and n-gram models: numbers in fewer bits, and fewer n-grams.
 
 Each type of model has its function, registered with `quantise`.
 """
@@ -26,7 +26,7 @@ from firth.vectors.recipe import QuantisedRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuantiseOptions:
+class FewBitsOptions:
     """The options of quantise."""
 
     vectors: Literal["8bit", "product"] = "8bit"
@@ -45,23 +45,23 @@ class QuantiseOptions:
             raise RecipeError(f"parts={self.parts} must be 0 or more.")
 
 
-class Quantise(Method):
+class FewBits(Method):
     """Fewer bits."""
 
     name = "quantise"
-    options: ClassVar[type] = QuantiseOptions
+    options: ClassVar[type] = FewBitsOptions
 
     def refusal(self, job: CompressionJob) -> str:
         if quantise.dispatch(type(job.model)) is quantise.dispatch(object):
             return f"quantise has no way for a {type(job.model).__name__}: choose --method distil or static."
         return refuse(job.model)
 
-    def run(self, job: CompressionJob, options: QuantiseOptions) -> Compressed:
+    def run(self, job: CompressionJob, options: FewBitsOptions) -> Compressed:
         return quantise(job.model, job, options)
 
 
 @singledispatch
-def quantise(model: Any, job: CompressionJob, options: QuantiseOptions) -> Compressed:
+def quantise(model: Any, job: CompressionJob, options: FewBitsOptions) -> Compressed:
     """The model in fewer bits."""
     raise TypeError(f"{type(model).__name__} is not quantised")
 
@@ -73,7 +73,7 @@ def refuse(model: Any) -> str:
 
 
 @quantise.register
-def _(model: NgramModel, job: CompressionJob, options: QuantiseOptions) -> Compressed:
+def _(model: NgramModel, job: CompressionJob, options: FewBitsOptions) -> Compressed:
     small = compress_ngram(model, options.prune, "8bit", job.threads)
     kept, all_ngrams = small.trie.words.size, model.trie.words.size
     said = f"log-probabilities have 8 bits; {kept:,} of {all_ngrams:,} n-grams are kept"
@@ -88,7 +88,7 @@ def _(model: NgramModel) -> str:
 
 
 @quantise.register
-def _(model: VectorModel, job: CompressionJob, options: QuantiseOptions) -> Compressed:
+def _(model: VectorModel, job: CompressionJob, options: FewBitsOptions) -> Compressed:
     dimension = model.vectors.shape[1]
     parts, books = 0, None
     if options.vectors == "product":
