@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from firth.errors import ArtifactError
+from firth.nets._int8_kernels import dequantise, quantise
 
 LEVELS = 127
 """The largest integer of 8 bits."""
@@ -72,16 +73,15 @@ class Int8Matrix:
 
     def product(self, x: Tensor, bias: Tensor | None, some: slice = slice(None)) -> Tensor:
         """x W' + b for x (..., columns) and some rows of W, with integers of 8 bits for the rows of x."""
-        flat, columns, scales = x.reshape(-1, x.shape[-1]), self._columns[:, some], self._factors[some]
+        flat = x.reshape(-1, x.shape[-1]).contiguous()
+        columns, scales = self._columns[:, some], self._factors[some].numpy()
+        added = np.zeros(len(scales), dtype=np.float32) if bias is None else bias.detach().numpy()
         out = flat.new_empty(len(flat), len(scales))
         for begin in range(0, len(flat), _ROWS):
-            part, made = flat[begin : begin + _ROWS], out[begin : begin + _ROWS]
-            rows, factors = quantise_rows(part)
-            torch.mul(torch._int_mm(rows, columns), scales, out=made)
-            made.mul_(factors)
-            if bias is not None:
-                made.add_(bias)
-        return out.view(*x.shape[:-1], -1)
+            rows, row_scales = quantise_rows(flat[begin : begin + _ROWS])
+            sums = torch._int_mm(rows, columns)
+            dequantise(sums.numpy(), scales, row_scales.numpy(), added, out[begin : begin + _ROWS].numpy())
+        return out.view(*x.shape[:-1], len(scales))
 
 
 def _for_products(values: Tensor, scales: Tensor, levels: int) -> tuple[Tensor, Tensor]:
@@ -93,13 +93,15 @@ def _for_products(values: Tensor, scales: Tensor, levels: int) -> tuple[Tensor, 
 
 
 def quantise_rows(x: Tensor) -> tuple[Tensor, Tensor]:
-    """int8 and the scale of each row (rows, 1): x is about the integers times the scales.
+    """int8 (rows, columns) and the scale of each row (rows,): x is about the integers times the scales.
 
-    >>> [one.tolist() for one in quantise_rows(torch.tensor([[254.0, -2.0], [0.0, 0.0]]))]
-    [[[127, -1], [0, 0]], [[2.0], [...]]]
+    >>> rows, scales = quantise_rows(torch.tensor([[254.0, -2.0], [0.0, 0.0]]))
+    >>> rows.tolist(), scales.tolist()[0]
+    ([[127, -1], [0, 0]], 2.0)
     """
-    scales = x.abs().amax(-1, keepdim=True).clamp_(min=_TINY).div_(LEVELS)
-    return (x / scales).round_().to(torch.int8), scales
+    rows, scales = torch.empty(x.shape, dtype=torch.int8), x.new_empty(len(x))
+    quantise(x.detach().numpy(), rows.numpy(), scales.numpy(), np.float32(LEVELS), np.float32(_TINY))
+    return rows, scales
 
 
 def int8_of(weight: Tensor) -> Int8Matrix | None:

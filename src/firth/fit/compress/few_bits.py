@@ -1,4 +1,4 @@
-"""quantise for word vectors and n-gram models: numbers in fewer bits, and fewer n-grams.
+"""quantise: numbers in fewer bits, and fewer n-grams.
 
 Each type of model has its function, registered with `quantise`.
 """
@@ -111,7 +111,7 @@ def _(model: VectorModel, job: CompressionJob, options: FewBitsOptions) -> Compr
 
 
 @quantise.register
-def _(model: NetModel | TaskModel | ManyModel, job: CompressionJob, options: QuantiseOptions) -> Compressed:
+def _(model: NetModel | TaskModel | ManyModel, job: CompressionJob, options: FewBitsOptions) -> Compressed:
     small = load(job.artifact.folder, verify=False)  # the original stays as it is
     return Compressed(model=small, notes=quantise_network(without_tasks(small).network, options.embeddings))
 
