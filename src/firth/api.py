@@ -332,7 +332,7 @@ def export(
     pooling: str | None = None,
     unit: bool = False,
 ) -> dict[str, Any]:
-    """Write a model in another program's format: arpa, brown, fasttext, glove, huggingface, sentence-transformers, ...
+    """Write a model in another program's format: arpa, brown, huggingface, onnx, sentence-transformers, ...
 
     `task` names one of several that the model was fine-tuned for; `pooling` (whole, first or max) and `unit` are those
     of sentence-transformers. Returns what was written.

@@ -15,7 +15,8 @@ from firth.errors import ArgumentError
 FormatArgument = Annotated[
     str,
     Argument(
-        help="arpa, brown, fasttext, glove, huggingface or word2vec.", autocompletion=options.completion("formats")
+        help="arpa, brown, fasttext, glove, huggingface, onnx or word2vec.",
+        autocompletion=options.completion("formats"),
     ),
 ]
 
@@ -82,6 +83,8 @@ def export_(
     Example: firth export sg word2vec sg.bin
 
     Example: firth export bert sentence-transformers bert-st --pooling whole --unit
+
+    Example: firth export bert onnx bert-onnx
     """
     from firth.artifact.formats import FOLDERS, FORMATS, export_model
     from firth.files import require_free, require_new_file

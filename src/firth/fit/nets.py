@@ -152,6 +152,9 @@ def open_trainer(
     # Output layers depend on token counts: in further training, those of the original text.
     counted = vocabulary if start is None else Vocabulary(tokenizer.vocabulary, start.counts)
     module = make_training_module(recipe, counted, run.seed, vectors)
+    if run.auxiliary is not None:
+        head = run.auxiliary(module.network, module.objectives)
+        module.heads[head.name] = head
     module.network.output.prepare(store)
     if entities is not None and module.network.entities is not None:
         module.network.entities.fill(*entities)

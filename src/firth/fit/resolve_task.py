@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -78,6 +78,8 @@ class FinetuneConfig:
     """The number of training examples of all tasks, if there are several."""
     graph: KnowledgeGraph | None = None
     """The facts that are inserted into texts."""
+    auxiliary: Callable[[Any, Mapping[str, Any]], Any] | None = None
+    """Makes a further `ObjectiveHead` of the network and its tasks, which serves training alone."""
 
 
 def resolve_task(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -57,6 +57,8 @@ class TrainingRun:
     """Entities that occur in the text, if the user has named some."""
     knowledge: Knowledge | None = None
     """The entities of a graph, which the network reads; their names are the gazetteer."""
+    auxiliary: Callable[[Any, Sequence[Any]], Any] | None = None
+    """Makes a further `ObjectiveHead` of a network and its heads, which serves training alone."""
     started: float = field(default_factory=time.monotonic)
 
     def open_tokens(self, recipe: TokenizerRecipe, columns: Sequence[Column] = ()) -> tuple[Tokenizer, TokenStore]:

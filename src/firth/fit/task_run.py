@@ -224,6 +224,9 @@ def open_trainer(run: TaskRun) -> NetTrainer:
     auxiliary = {}
     if run.lm_weight:
         auxiliary = make_heads(replace(run.base.recipe, objectives=(CausalLM(weight=run.lm_weight),)), network)
+    if config.auxiliary is not None:
+        further = config.auxiliary(network, run.tasks)
+        auxiliary[further.name] = further
     module = TaskTrainingModule(network, run.tasks, recipe, auxiliary)
     net_recipe = replace(recipe.network, learning=recipe.learning)
     checkpointer = CheckpointFolder(config.out, run.identity(), config.resume)

@@ -18,6 +18,7 @@ from firth.arguments import ChecksArguments
 from firth.errors import AbilityError
 from firth.lm.language_model import UnknownWordModel
 from firth.nets.contextual_vectors import Floats, embed_texts, layer_states, nearest_occurrences, pooled_sentences
+from firth.nets.int8 import pack_arrays
 from firth.nets.network import Network
 from firth.nets.recipe import NetRecipe
 from firth.nets.scoring import Integers, make_batch, max_length, one_line
@@ -57,8 +58,7 @@ class NetModel(SummarisedModel, ChecksArguments):
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The arrays that an artifact saves: parameters by name, shared ones once."""
         tensors = own_tensors(self.network) | self.heads
-        arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
-        return arrays | {"spelling": self.unknown_word_model.counts, "counts": self.counts}
+        return pack_arrays(tensors) | {"spelling": self.unknown_word_model.counts, "counts": self.counts}
 
     @property
     def start_token(self) -> int:

@@ -13,6 +13,7 @@ from firth.errors import RecipeError
 from firth.nets.combination import check_combination, check_recurrent
 from firth.nets.entity_recipe import EntitiesRecipe
 from firth.nets.field_checks import check_fractions, check_ranges
+from firth.nets.layer_sizes import check_layer_sizes
 from firth.nets.objective import Objective, Visibility
 from firth.nets.sentence_recipe import SentenceRecipe
 from firth.tokens.recipe import TokenizerRecipe
@@ -86,6 +87,9 @@ class EncoderRecipe:
     inner_width: int = 0
     """Recurrent: dimension of the states of all layers but the last; 0: the same as that of the last."""
     heads: int = 12
+    layer_sizes: tuple[str, ...] = ()
+    """Transformer: heads and width of the feed-forward layers of each layer, such as 3x512, where some were pruned; the
+    size of a head is `width` / `heads`. Empty: all layers have `heads` and `ffn_width`."""
     context: int = 0
     """Window, bilinear and each layer of a CNN: tokens on each visible side."""
     direct_connections: bool = False
@@ -172,6 +176,7 @@ class EncoderRecipe:
             )
         if self.kind == "transformer" and self.width % self.heads:
             raise RecipeError(f"encoder.width={self.width} must be a multiple of encoder.heads={self.heads}.")
+        check_layer_sizes(self)
         if self.kind in ("window", "bilinear", "cnn") and self.context < 1:
             raise RecipeError(f"encoder.context=0 leaves a {self.kind} without context: set it to 4, say.")
         if self.kind == "cnn" and self.layers < 1:

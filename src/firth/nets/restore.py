@@ -15,6 +15,7 @@ from firth.errors import ArtifactError
 from firth.lm.language_model import UnknownWordModel, restore_spelling
 from firth.nets.characters import CharacterTable
 from firth.nets.embedding import Embedding
+from firth.nets.int8 import unpack_arrays
 from firth.nets.model import NetModel, own_tensors
 from firth.nets.network import Network, Vocabulary, build_network, make_decoder, make_encoder, make_entities
 from firth.nets.recipe import NetRecipe
@@ -42,6 +43,7 @@ def make_model(
 
 def restore_net(recipe: NetRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> NetModel:
     """The model of the arrays of a saved artifact, whose names, types and shapes are checked."""
+    arrays, matrices = unpack_arrays(arrays)
     counts = _array(arrays, "counts", np.int64, (len(tokenizer),))
     if counts.min(initial=0) < 0 or float(counts.sum(dtype=np.float64)) >= _MAX_TOTAL:
         raise ArtifactError("the tensor 'counts' holds no counts: copy the folder again, or train the model again.")
@@ -52,6 +54,9 @@ def restore_net(recipe: NetRecipe, arrays: Arrays, tokenizer: Tokenizer, layout:
         network = build_network(recipe, vocabulary, 0, skip_init=True)
     codes = _byte_codes(network)
     load_tensors(network, arrays)
+    for name, tensor in own_tensors(network).items():
+        if name in matrices:
+            matrices[name].attach(tensor)
     if not network.output.is_sound() or not np.array_equal(codes, _byte_codes(network)):
         raise ArtifactError("the tables of the network do not fit its vocabulary: copy the folder again, or train it.")
     heads = {name: _copy(array) for name, array in arrays.items() if name.startswith(HEADS)}

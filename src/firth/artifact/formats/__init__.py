@@ -9,10 +9,10 @@ from typing import Any
 from firth.errors import AbilityError, near_miss, reading
 from firth.files import require_free
 
-FORMATS = ("arpa", "brown", "fasttext", "glove", "huggingface", "sentence-transformers", "word2vec")
+FORMATS = ("arpa", "brown", "fasttext", "glove", "huggingface", "onnx", "sentence-transformers", "word2vec")
 
 
-FOLDERS = ("huggingface", "sentence-transformers")
+FOLDERS = ("huggingface", "onnx", "sentence-transformers")
 """Formats that are folders."""
 
 
@@ -70,6 +70,10 @@ def _find(name: str) -> tuple[Callable[..., dict[str, Any]], Callable[..., dict[
             from firth.artifact.formats.huggingface import export_huggingface, import_huggingface
 
             return export_huggingface, import_huggingface
+        case "onnx":
+            from firth.artifact.formats.onnx import export_onnx, import_onnx
+
+            return export_onnx, import_onnx
         case "sentence-transformers":
             from firth.artifact.formats.sentence_transformers import (
                 export_sentence_transformers,
