@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from firth.tasks.sequences import original_offsets, without_leading_spaces
 from firth.text.layout import sentences_of
+from firth.tokens.offsets import original_offsets, without_leading_spaces
 from firth.tokens.tokenizer import EOS, FIRST_WORD, MASK, Tokenizer
 
 if TYPE_CHECKING:

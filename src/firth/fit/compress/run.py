@@ -114,7 +114,7 @@ def compress(
 
 @contextmanager
 def _work(job: CompressionJob) -> Iterator[None]:
-    """A block that may train in `job.work`, which is removed after success, and kept after an interrupt or a refusal."""
+    """A block that may train in `job.work`, removed after success and kept after an interrupt or a refusal."""
     try:
         yield
     except CompressionError as error:
