@@ -47,11 +47,11 @@ class ConsecutiveBatches(Batches):
 
     def remarks(self) -> list[str]:
         counts, length = self.metrics(), self.recipe.sequence.length
-        told = {
+        remarks = {
             "truncated_sentences": f"sentences were longer than {length} tokens and were truncated",
             "single_sentences": "sentences are alone in their documents and have no neighbours",
         }
-        return [f"{counts[name]:,} {what}" for name, what in told.items() if name in counts]
+        return [f"{counts[name]:,} {what}" for name, what in remarks.items() if name in counts]
 
     def metrics(self) -> dict[str, int]:
         sentences, documents = bounds_of(self.store)

@@ -51,9 +51,9 @@ def evaluate_senses(model: Any, files: Sequence[Path], layer: str | int = "last"
     filled = [_filled(one) for one in scores]
     if len(files) == 2:
         threshold = choose_threshold(filled[0], labels[0])
-        predicted, told = filled[1] >= threshold, f"chosen on {files[0].name}"
+        predicted, method = filled[1] >= threshold, f"chosen on {files[0].name}"
     else:
-        predicted, told = _cross_validate(filled[0], labels[0], files[0]), f"cross-validation with {_FOLDS} folds"
+        predicted, method = _cross_validate(filled[0], labels[0], files[0]), f"cross-validation with {_FOLDS} folds"
         threshold = choose_threshold(filled[0], labels[0])
     gold = labels[-1]
     correct = int((predicted == gold).sum())
@@ -66,7 +66,7 @@ def evaluate_senses(model: Any, files: Sequence[Path], layer: str | int = "last"
         "covered": int(np.isfinite(scores[-1]).sum()),
         "compared": kind,
         "threshold": threshold,
-        "threshold_by": told,
+        "threshold_by": method,
     }
 
 
