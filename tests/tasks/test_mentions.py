@@ -170,6 +170,25 @@ def test_a_file_of_another_task_is_refused_on_the_command_line(bert: Path, tmp_p
     assert_refused(refused, "classify", code=1)
 
 
+def test_the_error_page_shows_predictions_of_relations(bert: Path, tmp_path: Path) -> None:
+    rows = [f"{label}\t{text}\t{head[0]}:{head[1]}\t{tail[0]}:{tail[1]}" for label, text, head, tail in related()]
+    path = write(tmp_path / "r.tsv", "label\ttext\thead\ttail", *rows)
+    settings = ["--set", "learning.epochs=1", "--threads", "1"]
+    assert (
+        command("finetune", bert, "relation", "--train", path, "--dev", path, "-o", tmp_path / "m", *settings).code == 0
+    )
+    found = command("evaluate", tmp_path / "m", "task", path, "-o", tmp_path / "page.html", "--json")
+    assert found.json["examples"] == len(rows)
+    assert found.json["micro_f1_interval"]
+    assert "liked by" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    predicted = command("predict", tmp_path / "m", path, "-o", tmp_path / "out.jsonl")
+    assert predicted.code == 0, predicted.err
+    builtin = command(
+        "finetune", bert, "typing", "--train", "builtin:pydoc", "--dev", "builtin:pydoc", "-o", tmp_path / "n"
+    )
+    assert_refused(builtin, "no examples of typing", code=1)
+
+
 def test_metrics_of_types_are_those_of_a_hand_count() -> None:
     gold = [("person", "adult"), ("place",), ("place", "city", "town")]
     predicted = [("person",), ("city",), ("place", "city")]
