@@ -56,7 +56,7 @@ class Bart(FairseqType):
 
     def check_config(self, config: Config) -> None:
         super().check_config(config)
-        if config.get("architectures") in ([name] for name in _DECODER_HEADS):
+        if config.get("architectures") in [[name] for name in _DECODER_HEADS]:
             raise ArtifactError(
                 f"a {config['architectures'][0]} reads a text with its encoder and again with its decoder, whose "
                 "states its head reads; heads of Firth read the encoder alone: import a BartForConditionalGeneration, "
