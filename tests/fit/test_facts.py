@@ -160,6 +160,10 @@ def test_dropped_facts_are_counted(bert: Path, tmp_path: Path) -> None:
     shown = firth("predict", tmp_path / "out", tmp_path / "new.txt", "--json")
     assert shown.json["dropped_facts"] == 1
     assert shown.json["truncated"] == 0
+    (tmp_path / "dev.tsv").write_text("label\ttext_a\n1\tw3 w4\n1\tw3\n0\tw7\n")
+    assert firth("evaluate", tmp_path / "out", "task", tmp_path / "dev.tsv", "--json").json["dropped_facts"] == 2
+    assert firth("evaluate", tmp_path / "out", "task", tmp_path / "dev.tsv").code == 0
+    assert firth("evaluate", tmp_path / "out", "task", tmp_path / "dev.tsv", "-o", tmp_path / "page.html").code == 0
 
 
 def test_a_model_without_its_graph_is_refused(bert: Path, tmp_path: Path) -> None:

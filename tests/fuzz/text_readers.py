@@ -24,6 +24,7 @@ from firth.fit.knowledge import NameFile, make_gazetteer
 from firth.fit.labelled_pairs import count_labels, open_labelled_pairs, read_pair_labels
 from firth.fit.mixed_corpus import kind_of
 from firth.report.suite_files import read_contexts, read_labelled, read_pairs, read_questions
+from firth.tasks.knowledge import branch_text, graph_array, graph_from_array, read_graph
 from firth.tasks.readers.reader import read_task
 from firth.tasks.task_file import read_tasks
 from firth.text.corpus import read_corpus
@@ -337,6 +338,16 @@ def _made(folder: Path) -> Path:
     return folder
 
 
+def read_facts(path: Path) -> None:
+    """A graph is read, shuffled and saved; its names are found in texts."""
+    graph = read_graph(path).shuffled(1).first(2)
+    assert graph_from_array(graph_array(graph), graph.digest).triples == graph.triples
+    for text in ENGLISH + CHINESE:
+        assert all(text[begin:end] in graph.facts for begin, end in graph.find(text))
+    for triple in graph.triples:
+        assert branch_text(triple, True)
+
+
 READERS: Sequence[FuzzReader] = (
     FuzzReader("text", text_samples, read_whole),
     FuzzReader("lines", text_samples, read_all_lines),
@@ -355,6 +366,9 @@ READERS: Sequence[FuzzReader] = (
     ),
     FuzzReader("annotations", partial(write, {"a.jsonl": ANNOTATED}), lambda path: read_annotations(path, len)),
     FuzzReader("names", partial(write, {"a.tsv": NAMES, "b.tsv": "York\tnew york\t3\n"}), read_names),
+    FuzzReader(
+        "facts", partial(write, {"a.spo": "语言\t首都\t法国\n语言\t是\tb\nbrown fox\tis in\tUSA\n"}), read_facts
+    ),
     *(
         FuzzReader(task, partial(write, samples), partial(read_labelled_task, task))
         for task, samples in LABELLED.items()

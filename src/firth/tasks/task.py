@@ -24,7 +24,7 @@ from firth.objectives.heads.head import ObjectiveHead
 from firth.tasks.examples import Example
 from firth.tasks.head import TaskHead
 from firth.tasks.knowledge import KnowledgeGraph, graph_array
-from firth.tasks.predictor import MetricInputs, Prediction, Predictor, with_truncation
+from firth.tasks.predictor import DROPPED, MetricInputs, Prediction, Predictor, with_truncation
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import GROUPS, POSITIONS, BuiltSequence, InputSequence, Ints, SequenceBuilder, pack
 from firth.tokens.tokenizer import FIRST_WORD
@@ -250,6 +250,8 @@ class TaskModel(Predictor):
     def measure(
         self, examples: Sequence[Example], answers: Sequence[Prediction], seed: int = 0, samples: int = 1000
     ) -> dict[str, Any]:
-        """Metrics of predictions with intervals."""
+        """Metrics of predictions with intervals, and the number of facts that had no room."""
         found = self.head.measure(examples, answers, seed=seed, samples=samples)
+        if dropped := sum(answer.get(DROPPED, 0) for answer in answers):
+            found[DROPPED] = dropped
         return found | self.head.nll_metrics(self.base.network, examples, self.builder, seed=seed, samples=samples)
