@@ -143,7 +143,7 @@ def test_a_chunked_body_that_is_too_large_is_cut_off(server: RunningServer) -> N
         head = f"{POST}transfer-encoding: chunked\r\n\r\n"
         connection.sendall(head.encode())
         try:
-            for _ in range(200):
+            for _ in range(600):
                 connection.sendall(chunk)
         except ConnectionError:
             pass

@@ -25,6 +25,7 @@ _OPEN = {"/", "/health", "/ready", "/docs", "/openapi.json"}
 """Addresses that need no key, and are there before the models."""
 _LOOPBACK = {"localhost", "127.0.0.1", "[::1]"}
 _MIN_KEY = 16  # characters
+_DRAINED = 16 << 20  # bytes of a body that is too large which are read nevertheless
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -145,7 +146,7 @@ class Guard:
         most = self.state.limits.body_bytes
         too_large = Refusal(413, f"the body is too large: send at most {most:,} bytes.")
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length[:20]) > most:
+        if not length.isdigit() or int(length[:20]) > _DRAINED or (int(length) > most and b"expect" in headers):
             raise too_large
         parts, size = [], 0
         try:
@@ -156,11 +157,15 @@ class Guard:
                         raise Refusal(408, "the client has gone.")
                     part = message.get("body", b"")
                     size += len(part)
-                    if size > most:
+                    if size > _DRAINED:
                         raise too_large
-                    parts.append(part)
-                    if not message.get("more_body", False):
-                        return b"".join(parts)
+                    if size <= most:
+                        parts.append(part)
+                    if message.get("more_body", False):
+                        continue
+                    if size > most:  # a client that is still sending would not read the answer
+                        raise too_large
+                    return b"".join(parts)
         except TimeoutError:
             seconds = self.state.limits.reading
             raise Refusal(408, f"the body did not arrive within {seconds:g} seconds: send it faster.") from None
