@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from firth.abilities import Embeds, HasLayers, Scores, TaskPredictor, for_task
+from firth.abilities import Embeds, HasLayers, Scores, TaskPredictor
 from firth.errors import AbilityError, CorpusError
 from firth.metrics.bootstrap import interval
 from firth.metrics.measure import main_metric, measure
@@ -235,7 +235,7 @@ def read_set(path: Path, original: Side, compressed_embeds: bool, columns: Seque
     `compressed_embeds`: whether the result has vectors of texts, but may have lost the probabilities of the original.
     """
     model = original.model
-    if isinstance(for_task(model, None) if not hasattr(model, "tasks") else None, TaskPredictor):
+    if isinstance(model, TaskPredictor):
         return task_set(path, model, columns)
     (file,) = find_files([str(path)])
     header = {one.strip().strip('"') for one in next(read_lines(file), (0, ""))[1].replace(",", "\t").split("\t")}

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from firth.abilities import Embeds, Scores, TaskPredictor
+from firth.abilities import Embeds, Scores, TaskPredictor, without_tasks
 from firth.arguments import require_list, require_path
 from firth.artifact.any_model import AnyModel
 from firth.artifact.folder import Artifact, open_artifact
@@ -74,6 +74,8 @@ def compress(
     if chosen is None and setting_list(settings):
         raise ArgumentError("auto sets the options of the methods itself: leave --set out.")
     options = None if chosen is None else method_options(chosen, setting_list(settings))
+    if chosen is not None and chosen.only_embeds:
+        original = without_tasks(original)
     side = Side(original, _pooling(artifact))
     texts = None if corpus is None else _open(corpus)
     job = CompressionJob(
@@ -114,7 +116,7 @@ def compress(
 
 @contextmanager
 def _work(job: CompressionJob) -> Iterator[None]:
-    """A block that may train in `job.work`, removed after success and kept after an interrupt or a refusal."""
+    """A block that may train in `job.work`, which is removed after success and kept after a refusal or an interrupt."""
     try:
         yield
     except CompressionError as error:

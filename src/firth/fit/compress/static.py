@@ -90,7 +90,7 @@ class Static(Method):
     only_embeds: ClassVar[bool] = True
 
     def refusal(self, job: CompressionJob) -> str:
-        if not isinstance(network_of(job.model), NetModel) or network_of(job.model).recipe.decoder is not None:
+        if not isinstance(job.model, NetModel) or job.model.recipe.decoder is not None:
             return (
                 f"static makes vectors of the hidden states of an encoder, which a {type(job.model).__name__} has "
                 "not: choose --method quantise."
@@ -100,7 +100,7 @@ class Static(Method):
         return ""
 
     def run(self, job: CompressionJob, options: StaticOptions) -> Compressed:
-        model, corpus = network_of(job.model), job.corpus
+        model, corpus = job.model, job.corpus
         assert corpus is not None
         sentences = sample_sentences(corpus, options.sentences, job.seed)
         tokenizer, kind = _vocabulary(model, corpus, sentences, options, job.threads)
@@ -131,11 +131,6 @@ class Static(Method):
         return Compressed(
             model=small, name="static", notes=notes, corpus=described, spent={"tokens": int(counts.sum())}
         )
-
-
-def network_of(model: Any) -> Any:
-    """The network of a fine-tuned model, or the model itself."""
-    return getattr(model, "base", model)
 
 
 def sample_sentences(corpus: Corpus, count: int, seed: int) -> list[str]:
