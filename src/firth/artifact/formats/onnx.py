@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from firth.artifact.formats.huggingface_tokenizer import template
-from firth.artifact.formats.onnx_graph import OPSET, WEIGHTS, Graph, Weights, require_onnx
+from firth.artifact.formats.onnx_graph import OPSET, WEIGHTS, OnnxGraph, Weights, require_onnx
 from firth.artifact.formats.onnx_models import Files, GraphFile, model_files
 from firth.artifact.formats.onnx_tasks import task_facts, task_files
 from firth.errors import AbilityError
@@ -57,7 +57,7 @@ def import_onnx(path: Path, out: Path) -> Facts:
 
 def _graphs(model: NetModel | TaskModel, weights: Weights) -> tuple[Files, Facts]:
     def new(purpose: str) -> GraphFile:
-        return GraphFile(Graph(weights), purpose)
+        return GraphFile(OnnxGraph(weights), purpose)
 
     if isinstance(model, TaskModel):
         return task_files(model, new), task_facts(model)

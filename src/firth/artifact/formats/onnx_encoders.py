@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from firth.artifact.formats.onnx_graph import Graph, Value
+from firth.artifact.formats.onnx_graph import OnnxGraph, Value
 from firth.artifact.formats.onnx_layers import NetInputs, activate, dense, embed, linear, no_form, query_vectors
 from firth.artifact.formats.onnx_transformer import transformer, two_streams
 from firth.nets.encoders.attentive import AttentiveLstm
@@ -161,7 +161,7 @@ def _choose(kept: Value, new: Value, old: Value) -> Value:
     return new * kept + old * (kept * -1.0 + 1.0)
 
 
-def _cell(graph: Graph, gates: Value, cells: Value, size: int) -> tuple[Value, Value]:
+def _cell(graph: OnnxGraph, gates: Value, cells: Value, size: int) -> tuple[Value, Value]:
     """(batch, cells) each: the output of a step of an LSTM before its projection, and its cells."""
     i, f, g, o = (gates.slice(number * size, (number + 1) * size, 1) for number in range(4))
     i, f, o = (graph.op("Sigmoid", one) for one in (i, f, o))
@@ -169,14 +169,14 @@ def _cell(graph: Graph, gates: Value, cells: Value, size: int) -> tuple[Value, V
     return o * graph.op("Tanh", cells), cells
 
 
-def _zeros(graph: Graph, rows: Value, size: int) -> Value:
+def _zeros(graph: OnnxGraph, rows: Value, size: int) -> Value:
     """(rows, size)."""
     shape = graph.concat([rows, np.array([size])], 0)
     return graph.op("Expand", np.zeros((1, size), dtype=np.float32), shape)
 
 
 def _scan(
-    body: Graph, first: list[Value], steps: list[Value], new: list[Value], made: Value, is_backward: bool = False
+    body: OnnxGraph, first: list[Value], steps: list[Value], new: list[Value], made: Value, is_backward: bool = False
 ) -> list[Value]:
     """The last states of a loop, and what is made in each step, (length, batch, width)."""
     graph = first[0].graph

@@ -1,4 +1,4 @@
-"""Graph: an ONNX graph under construction. Weights: the tensors of all graphs of a folder, in one file.
+"""OnnxGraph: an ONNX graph under construction. Weights: the tensors of all graphs of a folder, in one file.
 
 The graphs are built operator by operator from the modules of a network. Nothing is traced, so that no axis is fixed by
 an example, and the `onnx` package is all that is needed.
@@ -63,7 +63,7 @@ def _digest(array: npt.NDArray[Any]) -> str:
 class Value:
     """A tensor of a graph. Python floats are constants of the type float32, integers of the type int64."""
 
-    def __init__(self, graph: Graph, name: str) -> None:
+    def __init__(self, graph: OnnxGraph, name: str) -> None:
         self.graph, self.name = graph, name
 
     def __add__(self, other: Any) -> Value:
@@ -141,10 +141,10 @@ class Value:
         return self.graph.op("Cast", self, to=getattr(self.graph.onnx.TensorProto, kind))
 
 
-class Graph:
+class OnnxGraph:
     """An ONNX graph that is built node by node."""
 
-    def __init__(self, weights: Weights, outer: Graph | None = None) -> None:
+    def __init__(self, weights: Weights, outer: OnnxGraph | None = None) -> None:
         """`outer` is the graph that this one is the body of a loop of; its values may be used."""
         self.onnx = require_onnx()
         self.weights, self.outer = weights, outer
@@ -214,9 +214,9 @@ class Graph:
         """Entries of one where a condition holds, of the other elsewhere."""
         return self.op("Where", condition, one, other)
 
-    def body(self) -> Graph:
+    def body(self) -> OnnxGraph:
         """A new graph for the body of a loop in this one."""
-        return Graph(self.weights, self)
+        return OnnxGraph(self.weights, self)
 
     def made(self, name: str) -> Any:
         """The graph as a protocol buffer."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from firth.artifact.formats.onnx_graph import Graph, Value
+from firth.artifact.formats.onnx_graph import OnnxGraph, Value
 from firth.errors import AbilityError
 from firth.nets.characters import CharacterTable
 from firth.nets.embedding import Embedding
@@ -47,7 +47,7 @@ class NetInputs:
     """The states of all tokens, which encoders add."""
 
     @property
-    def graph(self) -> Graph:
+    def graph(self) -> OnnxGraph:
         return self.ids.graph
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from firth.artifact.formats.onnx_encoders import decode, encode, layer_widths
-from firth.artifact.formats.onnx_graph import Graph, Value
+from firth.artifact.formats.onnx_graph import OnnxGraph, Value
 from firth.artifact.formats.onnx_layers import NetInputs, mean, no_form
 from firth.artifact.formats.onnx_outputs import contexts, logits
 from firth.artifact.formats.onnx_transformer import heads_of
@@ -38,7 +38,7 @@ _SOURCE: Axes = ["batch", "source length"]
 class GraphFile:
     """A graph that is to be a file, and what is known of its inputs and outputs."""
 
-    graph: Graph
+    graph: OnnxGraph
     purpose: str
     inputs: dict[str, Axes] = field(default_factory=dict)
     outputs: dict[str, Axes] = field(default_factory=dict)
