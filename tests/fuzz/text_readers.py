@@ -23,7 +23,7 @@ from firth.errors import CorpusError
 from firth.fit.knowledge import NameFile, make_gazetteer
 from firth.fit.labelled_pairs import count_labels, open_labelled_pairs, read_pair_labels
 from firth.fit.mixed_corpus import kind_of
-from firth.report.suite_files import read_contexts, read_labelled, read_pairs, read_questions
+from firth.report.suite_files import read_contexts, read_labelled, read_pairs, read_questions, read_senses
 from firth.tasks.knowledge import branch_text, graph_array, graph_from_array, read_graph
 from firth.tasks.readers.reader import read_task
 from firth.tasks.task_file import read_tasks
@@ -190,6 +190,10 @@ SUITES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "contexts": (
         read_contexts,
         "1\tbank\tn\tmoney\tn\ton the <b> bank </b>\tthe <b>money</b> ran\t3.5\n2\ta\tn\tb\tn\tx\ty\t1\n",
+    ),
+    "senses": (
+        read_senses,
+        "label\tword\tpos\tindex_a\tindex_b\ttext_a\ttext_b\nT\tbank\tN\t1\t0\tthe bank\tbank notes\n",
     ),
     "labelled-texts": (read_labelled, "label\ttext_a\ngood\ta fine film\nbad\ta dull one\n"),
 }

@@ -81,10 +81,12 @@ def _evaluate_scws(model: Any, path: Path, layer: str | int) -> dict[str, Any]:
         assert pair.contexts is not None
         uses.append((_tagged(pair.one, pair.contexts[0]), _tagged(pair.two, pair.contexts[1])))
     found = _cosines(model, uses, layer)
-    measured = correlation(found, np.array([pair.score for pair in pairs]))
+    known = np.isfinite(found)
+    measured = correlation(found[known], np.array([pair.score for pair in pairs])[known])
     return report | {
         "spearman_contextual": measured["spearman"],
         "spearman_contextual_interval": measured["spearman_interval"],
+        "covered_contextual": int(known.sum()),
     }
 
 

@@ -106,7 +106,9 @@ def read_senses(path: Path) -> list[SensePair]:
     Indexes are those of words between spaces, from 0.
     """
     lines = _lines(path)
-    head = next(lines)[1].split("\t")
+    head = next(lines, (0, ""))[1].split("\t")
+    if lacking := [name for name in _SENSES if name not in head]:
+        raise CorpusError(f"{path} has no column {lacking[0]}: name {', '.join(_SENSES)} in a first line, with tabs.")
     pairs = []
     for number, line in lines:
         where, fields = f"{path}, line {number + 1}", line.split("\t")
