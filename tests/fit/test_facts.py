@@ -89,6 +89,8 @@ def test_facts_change_the_model_which_predicts_without_the_file(task: str, bert:
     assert (found["triples"], found["names"]) == (5, 3)
     assert found["facts"] > found["examples_with_facts"] > 0
     assert firth("verify", tmp_path / "out").code == 0
+    exported = firth("export", tmp_path / "out", "huggingface", tmp_path / "hf")
+    assert_refused(exported, "no class that inserts facts")
 
 
 def test_the_network_reads_the_facts(bert: Path, tmp_path: Path) -> None:
