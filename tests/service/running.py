@@ -17,7 +17,7 @@ from typing import Any
 from firth.service.client import Client, ServiceError
 from firth.service.guard import KeyCheck
 from firth.service.limits import Limits
-from firth.service.models import ModelRegistry
+from firth.service.registry import ModelRegistry
 from firth.service.server import FirthServer, _listen
 from firth.service.state import ServerState
 

@@ -25,7 +25,7 @@ from firth.errors import ArgumentError, ArtifactError
 from firth.service.client import Client, ServiceError
 from firth.service.guard import KeyCheck, read_key
 from firth.service.limits import Limits
-from firth.service.models import model_names
+from firth.service.registry import model_names
 from firth.service.server import is_loopback
 from tests.service.running import RunningServer, ServerProcess, read_all
 

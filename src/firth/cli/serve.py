@@ -33,7 +33,7 @@ def serve(
     if find_spec("fastapi") is None or find_spec("uvicorn") is None:
         raise OutputError('serving needs two more packages: run `pip install "firth[serve]"`.')
     with checking_arguments():
-        from firth.service.models import model_names
+        from firth.service.registry import model_names
 
         model_names(models)
         if deadline != deadline or deadline > 86_400:

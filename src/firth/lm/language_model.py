@@ -15,8 +15,9 @@ from numba import njit
 
 from firth.abilities import Score, TextPiece
 from firth.arguments import ChecksArguments
-from firth.errors import ArtifactError, RecipeError
+from firth.errors import ArtifactError
 from firth.lm.pieces import document_sizes, piece_batches
+from firth.lm.sampling import sampling_probabilities
 from firth.summaries import SummarisedModel
 from firth.text.layout import Layout, sentences_of
 from firth.tokens.encoder import EncodedSentences, TextEncoder
@@ -28,7 +29,6 @@ LogProbs = npt.NDArray[np.float64]
 _ONE_DOCUMENT = np.ones(1, dtype=np.bool_)
 _CONTEXT_TOKENS = 1 << 17  # of a document that are read again before its next piece; more than any cache holds
 _MAX_CACHED_WORDS = 100_000  # unknown words with a cached log-probability
-_COLDEST = 1e-100  # a temperature below which logits overflow, and which is greedy anyway
 _MAX_SPELLING = 1 << 53  # a count whose sums are exact
 
 
@@ -334,31 +334,6 @@ def current_sentence(history: Sequence[int]) -> list[int]:
     if EOS in ids:
         ids = ids[len(ids) - ids[::-1].index(EOS) :]
     return [BOS, *ids]
-
-
-def sampling_probabilities(
-    log_probabilities: npt.NDArray[np.float64], *, temperature: float, top_k: int | None, top_p: float | None
-) -> npt.NDArray[np.float64]:
-    """The distribution to sample from: with temperature, top-k and top-p (nucleus) truncation.
-
-    >>> sampling_probabilities(np.log([0.5, 0.3, 0.2]), temperature=1.0, top_k=2, top_p=None).round(3).tolist()
-    [0.625, 0.375, 0.0]
-    """
-    if not temperature >= 0:
-        raise RecipeError(f"temperature={temperature} must not be below 0; 0 always takes the likeliest.")
-    if temperature < _COLDEST:
-        return np.asarray(np.arange(log_probabilities.size) == log_probabilities.argmax(), dtype=np.float64)
-    weights = log_probabilities / temperature
-    weights = np.exp(weights - weights.max())
-    if not np.isfinite(weights.sum()):
-        raise ArtifactError("the model gives no probabilities but NaN: its weights are damaged; train it again.")
-    order = np.argsort(-weights, kind="stable")
-    if top_k is not None:
-        weights[order[top_k:]] = 0
-    if top_p is not None:
-        reached = np.cumsum(weights[order]) / weights.sum()
-        weights[order[int(np.searchsorted(reached, top_p)) + 1 :]] = 0
-    return np.asarray(weights / weights.sum())
 
 
 @njit(cache=True, nogil=True)

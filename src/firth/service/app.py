@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 import firth
 from firth.errors import near_miss
@@ -53,7 +53,7 @@ OPERATION_PATHS: tuple[tuple[str, type[schemas.ModelRequest], Any], ...] = (
 """The path of each operation, its request and its answer."""
 
 
-class JsonAnswer(Response):
+class JsonAnswer(JSONResponse):
     """An answer in JSON."""
 
     media_type = "application/json"

@@ -82,9 +82,9 @@ class Metrics:
         if isinstance(error, FirthError | Refusal | MemoryError) or type(error).__name__ == "PanicException":
             return
         self.count("firth_failures_total")
-        places = traceback.extract_tb(error.__traceback__)[-3:]
+        frames = traceback.extract_tb(error.__traceback__)[-3:]
         where = " < ".join(
-            f"{place.name} ({place.filename.rpartition('/')[2]}:{place.lineno})" for place in places[::-1]
+            f"{frame.name} ({frame.filename.rpartition('/')[2]}:{frame.lineno})" for frame in frames[::-1]
         )
         note(f"an operation failed with {type(error).__name__} in {where}")
 

@@ -1,10 +1,8 @@
-"""The models of a server: loaded from folders, verified by digest, tested, and replaced without a pause."""
+"""ServedModel: a model that is loaded from its folder and verified by digest, and what it can do."""
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,6 @@ from firth.abilities import (
 from firth.artifact.folder import open_artifact
 from firth.artifact.manifest import Manifest
 from firth.artifact.models import load
-from firth.errors import ArgumentError, near_miss
 from firth.service.refusals import Refusal
 from firth.summaries import recipe_facts
 from firth.tokens.tokenizer import MASK, Tokenizer
@@ -137,65 +134,3 @@ def load_served(folder: Path, name: str) -> ServedModel:
 
         max_tokens = max_length(network.recipe)  # type: ignore[attr-defined]
     return ServedModel(name, digest, manifest, model, network, abilities_of(model, network), max_tokens)
-
-
-def model_names(folders: Sequence[Path]) -> dict[str, Path]:
-    """Folders by the names of their models; equal names raise `ArgumentError`."""
-    found: dict[str, Path] = {}
-    for folder in folders:
-        name = folder.resolve().name
-        if name in found:
-            raise ArgumentError(
-                f"{found[name]} and {folder} are both named {name!r}: rename a folder, or serve one of them."
-            )
-        found[name] = folder
-    if not found:
-        raise ArgumentError("nothing to serve was given: name the folders of models.")
-    return found
-
-
-class ModelRegistry:
-    """The models of a server by name; a reload replaces them all at once."""
-
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self.folders = model_names(folders)
-        self._models: dict[str, ServedModel] = {}
-        self._loading = threading.Lock()
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether all models are loaded and tested."""
-        return len(self._models) == len(self.folders)
-
-    def load(self) -> list[str]:
-        """Load the models whose folders have changed, test them, and serve them from now on; their names.
-
-        If one of them cannot be loaded, an error is raised and all models stay as they are.
-        """
-        from firth.service.self_test import test_model
-
-        with self._loading:
-            found: dict[str, ServedModel] = {}
-            for name, folder in self.folders.items():
-                before = self._models.get(name)
-                manifest = open_artifact(folder, verify=False).manifest
-                if before is not None and before.manifest == manifest:
-                    found[name] = before
-                    continue
-                found[name] = test_model(load_served(folder, name))
-            changed = [name for name, one in found.items() if self._models.get(name) is not one]
-            self._models = found
-            return changed
-
-    def get(self, name: str) -> ServedModel:
-        """The model of a name; an unknown one is refused with the nearest."""
-        models = self._models
-        if name not in models:
-            raise Refusal(
-                404, f"there is no model {name!r:.80}: {near_miss(name, models)}", param="model", kind="unknown_model"
-            )
-        return models[name]
-
-    def all(self) -> list[ServedModel]:
-        """All models, in the order in which they were given."""
-        return list(self._models.values())

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from firth.abilities import HasLayers, Predicts, Scores, ScoresPairs, ScoresTokens, TaskPredictor, Translates
+from firth.abilities import HasLayers, Scores, ScoresPairs, ScoresTokens, TaskPredictor, Translates
 from firth.apply.embed import text_vectors
 from firth.apply.fill import fill_text
 from firth.apply.languages import has_languages
@@ -21,14 +21,12 @@ from firth.apply.score import next_tokens, require_scores
 from firth.apply.similar import find_similar, nearest_occurrences
 from firth.errors import AbilityError, ArgumentError
 from firth.service.models import ServedModel
-from firth.service.pieces import ReadText, read_texts, token_pieces
+from firth.service.pieces import ReadText, read_texts, token_pieces, tokenized
 from firth.service.refusals import Refusal
 
 _FEW = 8  # tokens of texts that a network reads alone
 Answer = dict[str, Any]
 Options = dict[str, Any]
-Alive = Callable[[], bool]
-"""Whether the answer is still wanted."""
 
 
 class Operation(NamedTuple):
@@ -182,8 +180,6 @@ def task_predictor(served: ServedModel, task: str | None) -> TaskPredictor:
 
 def tokenize(served: ServedModel, items: Sequence[str], options: Options) -> list[Answer]:
     """The tokens of texts."""
-    from firth.service.pieces import tokenized
-
     return tokenized(served.model.tokenizer, items)
 
 
@@ -238,11 +234,6 @@ def in_language(network: Any, language: str | None) -> Any:
     if not has_languages(network):
         raise AbilityError("a model without language embeddings reads all languages alike: leave language out.")
     return network.in_language(language)
-
-
-def predicts(model: Any) -> bool:
-    """Whether a model predicts labels or for a task."""
-    return isinstance(model, TaskPredictor | Predicts) or hasattr(model, "tasks")
 
 
 OPERATIONS = {

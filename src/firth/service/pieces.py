@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from firth.text.layout import sentences_of
 from firth.tokens.offsets import original_offsets, without_leading_spaces
 from firth.tokens.tokenizer import EOS, FIRST_WORD, MASK, Tokenizer
@@ -66,8 +68,6 @@ def tokenized(tokenizer: Tokenizer, texts: Sequence[str]) -> list[dict[str, Any]
 
 def _offsets(tokenizer: Tokenizer, line: str, offsets: Sequence[tuple[int, int]]) -> list[list[int]]:
     """Offsets into a line, of tokens of the line as its tokenizer splits it, without leading spaces."""
-    import numpy as np
-
     found = np.array(offsets, dtype=np.int64).reshape(-1, 2)
     spaced = tokenizer.presegment(line)
     if spaced != line:

@@ -22,8 +22,8 @@ from firth.progress import note, notes_once, quietly
 from firth.service.app import make_app
 from firth.service.guard import Guard, KeyCheck, read_key
 from firth.service.limits import Limits
-from firth.service.models import ModelRegistry
 from firth.service.protocol import protocol_with
+from firth.service.registry import ModelRegistry
 from firth.service.state import ServerState
 
 _BACKLOG = 2048
@@ -149,7 +149,6 @@ class FirthServer(uvicorn.Server):
         self._load(first=True)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.state.is_stopping = True
         note("stopping: accepted requests are finished")
         await super().shutdown(sockets)
         await asyncio.get_running_loop().run_in_executor(None, self.state.workers.stop)

@@ -10,8 +10,10 @@ from typing import Any
 from firth.service.batching import BatchWorkers
 from firth.service.limits import Limits
 from firth.service.metrics import Metrics
-from firth.service.models import ModelRegistry, ServedModel
+from firth.service.models import ServedModel
+from firth.service.pieces import read_texts
 from firth.service.refusals import Refusal
+from firth.service.registry import ModelRegistry
 from firth.service.schemas import GenerateRequest
 
 _TEXT_OPTIONS = ("context", "sentences", "plus", "minus")
@@ -24,7 +26,6 @@ class ServerState:
         self.registry, self.limits = registry, limits
         self.metrics = Metrics()
         self.workers = BatchWorkers(threads, limits, self.metrics)
-        self.is_stopping = False
         self.metrics.gauges = {
             "firth_ready": lambda: float(self.registry.is_ready),
             "firth_queued_seconds": lambda: self.workers.queue.seconds,
@@ -84,6 +85,4 @@ def texts_in(value: Any) -> list[str]:
 
 def count_tokens(served: ServedModel, texts: Sequence[str]) -> int:
     """The number of tokens of texts."""
-    from firth.service.pieces import read_texts
-
     return sum(read.tokens for read in read_texts(served, texts))

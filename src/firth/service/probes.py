@@ -37,7 +37,7 @@ def probe_texts(tokenizer: Tokenizer, number: int = 24) -> list[str]:
     return texts
 
 
-def test_model(served: ServedModel) -> ServedModel:
+def check_model(served: ServedModel) -> ServedModel:
     """The model after a test of its numbers; what it may compute in batches is noted in it."""
     from firth.service.operations import OPERATIONS
 
