@@ -224,10 +224,19 @@ OUTPUTS = ["full", "tied", "classes", "huffman", "tree", "importance", "nce", "a
 @pytest.mark.parametrize("transform", [False, True])
 def test_every_output_layer_has_the_same_logits(kind: Any, transform: bool, tmp_path: Path) -> None:
     first = small_net("gpt")
-    if transform and kind == "adaptive-tied":
-        pytest.skip("adaptive-tied has no transform of another width")
     model = small_net("gpt", output=replace(first.recipe.output, kind=kind, transform=transform))
     export_model(model, "onnx", tmp_path / "m")
     ids, _ = padded_ids(model, (8, 8))
     found = Session(tmp_path / "m" / "model.onnx")(input_ids=ids, attention_mask=torch.ones_like(ids))
     close(found["logits"], model.logits(ids))
+
+
+def test_layers_of_different_sizes(tmp_path: Path) -> None:
+    """Of a network whose heads and units were pruned."""
+    encoder = replace(small_net("gpt").recipe.encoder, layers=2, heads=2, layer_sizes=("1x8", "2x24"))
+    model = small_net("gpt", encoder=encoder)
+    export_model(model, "onnx", tmp_path / "m")
+    ids, _ = padded_ids(model, (8, 8))
+    found = Session(tmp_path / "m" / "model.onnx")(input_ids=ids, attention_mask=torch.ones_like(ids))
+    close(found["logits"], model.logits(ids))
+    check_steps(Session(tmp_path / "m" / "model_with_past.onnx"), ids, model.logits(ids))
