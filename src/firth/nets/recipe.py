@@ -88,8 +88,7 @@ class EncoderRecipe:
     """Recurrent: dimension of the states of all layers but the last; 0: the same as that of the last."""
     heads: int = 12
     layer_sizes: tuple[str, ...] = ()
-    """Transformer: heads and width of the feed-forward layers of each layer, such as 3x512, where some were pruned; the
-    size of a head is `width` / `heads`. Empty: all layers have `heads` and `ffn_width`."""
+    """Transformer: heads and feed-forward width of each layer, such as 3x512, where some were pruned; empty: all alike."""
     context: int = 0
     """Window, bilinear and each layer of a CNN: tokens on each visible side."""
     direct_connections: bool = False
@@ -217,8 +216,7 @@ class SequenceRecipe:
     format: Format = "stream"
     """A stream of sentences, each with its end, in random rows or contiguous from step to step, or contiguous with two
     segments after each part; single sentences; two segments or sentences; as many as fit, across documents or within
-    one, the last cut at a word if it is long; batches of consecutive sentences, long ones truncated; or a source and
-    its target."""
+    one, the last cut at a word if it is long; batches of consecutive sentences; or a source and its target."""
     length: int = 128
     """Maximal tokens of a sequence, special ones included, and number of positions."""
 
