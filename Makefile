@@ -14,7 +14,7 @@ BIN := .venv/bin
 
 .venv/.ready: .venv/.installed
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[test]'
-	for peer in kenlm fasttext-wheel; do \
+	for peer in kenlm fasttext-wheel playwright; do \
 		$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt $$peer || \
 		echo "$$peer could not be installed (it may need a C++ compiler): tests and benchmarks against it are left out"; \
 	done

@@ -62,10 +62,13 @@ _NETS = {
     "transformer-xl": f"{_BRIEF} {_TRANSFORMER} --set memory.length=16",
     "unilm": f"{_BRIEF} {_TRANSFORMER}",
     "simcse": f"{_BRIEF} {_TRANSFORMER}",
+    "skip-thoughts": f"{_BRIEF} {_TINY}",
+    "quick-thoughts": f"{_BRIEF} {_TINY}",
     "xlnet": f"{_BRIEF} {_TRANSFORMER} --set memory.length=16",
 }
 _DECODER = "--set decoder.width=16 --set decoder.ffn_width=32 --set decoder.heads=2 --set decoder.layers=1"
 _RESTORING = ("bart", "t5", "t5-1.1", "mass")
+_GROUPS = "--set sequence.length=64 --set nli.hidden=8"
 _FEW = "--set dimension=10"
 _VECTORS = {
     "onehot": "",
@@ -99,6 +102,12 @@ _FURTHER = {
     "train transe": Kind(
         "", "train transe IN/graph.tsv -o OUT --threads 1 --set epochs=30 --set batch=16", resumes=True
     ),
+    "train ernie-thu": Kind(
+        "",
+        f"train ernie-thu IN/text.txt --knowledge IN/transe -o OUT --threads 1 {_BRIEF} {_TRANSFORMER} "
+        "--set entities.text_layers=0",
+        resumes=True,
+    ),
     "train cove": Kind(
         "", f"train cove IN/pairs.tsv -o OUT --threads 1 {_BRIEF} {_TINY} --set decoder.width=16", resumes=True
     ),
@@ -111,6 +120,25 @@ _FURTHER = {
     "train xlm": Kind(
         "",
         f"train xlm en=IN/text.txt xx=IN/more.txt IN/languages.tsv -o OUT --threads 1 {_BRIEF} {_TRANSFORMER}",
+        resumes=True,
+    ),
+    "train infersent": Kind(
+        "", f"train infersent IN/labelled.tsv -o OUT --threads 1 {_BRIEF} {_TINY} {_GROUPS}", resumes=True
+    ),
+    "train gensen": Kind(
+        "",
+        f"train gensen IN/text.txt IN/labelled.tsv IN/languages.tsv -o OUT --threads 1 {_BRIEF} {_TINY} {_GROUPS}",
+        resumes=True,
+    ),
+    "train use-dan": Kind(
+        "",
+        f"train use-dan IN/text.txt IN/labelled.tsv -o OUT --threads 1 {_BRIEF} {_TINY} {_GROUPS} "
+        "--set sentence.bigrams=50",
+        resumes=True,
+    ),
+    "train use-transformer": Kind(
+        "",
+        f"train use-transformer IN/text.txt IN/labelled.tsv -o OUT --threads 1 {_BRIEF} {_TRANSFORMER} {_GROUPS}",
         resumes=True,
     ),
     "adapt tokenizer": Kind("", "adapt IN/wordpiece IN/more.txt -o OUT --threads 1"),
@@ -127,6 +155,12 @@ _FURTHER = {
         "", f"finetune IN/gpt generate --train IN/pairs.tsv --dev IN/pairs.tsv -o OUT {_EPOCHS}", resumes=True
     ),
     "finetune many": Kind("", f"finetune IN/bert many --tasks IN/tasks.toml -o OUT {_EPOCHS}", resumes=True),
+    "finetune knowledge": Kind(
+        "",
+        f"finetune IN/bert classify {_EXAMPLE_FILES} -o OUT {_EPOCHS} --knowledge IN/graph.spo --shuffle-graph "
+        "--set learning.batch=4",
+        resumes=True,
+    ),
     "finetune vectors": Kind("", f"finetune IN/skipgram classify {_EXAMPLE_FILES} -o OUT {_EPOCHS}", resumes=True),
     "finetune linear": Kind("", f"finetune IN/mkn3 classify {_EXAMPLE_FILES} -o OUT", resumes=True),
 }
@@ -158,6 +192,7 @@ _WRITERS = {
 _PREPARED = (
     *("train wordpiece", "train mkn3", "train kn5-cache", "train skipgram", "train brown", "train glove"),
     *("train fasttext", "train bert", "train gpt", "train electra", "train transformer", "train ulmfit"),
+    "train transe",
 )
 _EXPORTED = {
     "exported.arpa": "export arpa",
@@ -206,9 +241,14 @@ def write_texts(inputs: Path) -> None:
     rows = [f"{'even' if len(line) % 2 == 0 else 'odd'}\t{line}" for line in lines]
     (inputs / "train.tsv").write_text("\n".join(["label\ttext_a", *rows[:_EXAMPLES]]) + "\n")
     (inputs / "dev.tsv").write_text("\n".join(["label\ttext_a", *rows[_EXAMPLES:][: _EXAMPLES // 2]]) + "\n")
+    facts = [f"{line.split()[0]}\tis\t{line.split()[-1]}" for line in lines if len(line.split()) > 1]
+    (inputs / "graph.spo").write_text("\n".join(facts) + "\n")
     pairs = [f"{line}\t{' '.join(line.split()[:2])}" for line in lines[: _EXAMPLES // 2]]
     (inputs / "pairs.tsv").write_text("\n".join(["source\ttarget", *pairs]) + "\n")
     (inputs / "languages.tsv").write_text("\n".join(["en\txx", *pairs]) + "\n")
+    labels = ("entailment", "neutral", "contradiction")
+    labelled = [f"{labels[number % 3]}\t{line}\t{lines[number // 3]}" for number, line in enumerate(lines[:_EXAMPLES])]
+    (inputs / "labelled.tsv").write_text("\n".join(["label\ttext_a\ttext_b", *labelled]) + "\n")
     triples = [f"{line.split()[0]}\tbegins\t{line}" for line in lines[:_EXAMPLES]]
     (inputs / "graph.tsv").write_text("\n".join(triples) + "\n")
     tasks = [f'[[task]]\nname = "{name}"\ntask = "classify"\ntrain = "train.tsv"\ndev = "dev.tsv"\n' for name in "ab"]

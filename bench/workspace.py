@@ -169,7 +169,9 @@ class Workspace(NamedTuple):
             result["error"] = error
         else:
             info = json.loads(done.stdout)
-            result |= {"dev": info["metrics"]["dev"], "seconds": info["budget"]["spent"]["seconds"]}
+            metrics = info["metrics"]
+            result |= {"dev": metrics["dev"], "seconds": info["budget"]["spent"]["seconds"]}
+            result |= {name: metrics[name] for name in ("test", "knowledge") if name in metrics}
         for folder in (out, f"{out}.stages"):
             shutil.rmtree(self.folder / folder, ignore_errors=True)
         self.save_result(cell, result)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from firth.artifact.formats import import_model as import_model
     from firth.errors import FirthError as FirthError
     from firth.fit.adapt import adapt as adapt
+    from firth.fit.compress.run import compress as compress
     from firth.fit.finetune import finetune as finetune
     from firth.fit.mixing import mix as mix
     from firth.fit.noise import noise as noise
@@ -65,6 +66,7 @@ _MODULES = {
     "FirthError": "firth.errors",
     "adapt": "firth.fit.adapt",
     "check_corpus": "firth.text.check",
+    "compress": "firth.fit.compress.run",
     "embed": "firth.api",
     "evaluate": "firth.api",
     "export": "firth.api",

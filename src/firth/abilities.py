@@ -277,6 +277,15 @@ class HasLayers(Protocol):
 
 
 @runtime_checkable
+class ComparesTexts(Protocol):
+    """Says how the vectors of two texts are compared."""
+
+    @property
+    def text_similarity(self) -> str:
+        """cosine or angular."""
+
+
+@runtime_checkable
 class Predicts(Protocol):
     """Classifies texts."""
 

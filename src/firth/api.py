@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = "--field ROLE=NAME"
 SUITES = (
-    *("words", "analogies", "context", "probe", "sentences", "links"),
+    *("words", "analogies", "context", "senses", "probe", "sentences", "links"),
     *("classify", "task", "translation", "retrieval", "pairs"),
 )
 
@@ -229,7 +229,7 @@ def evaluate(
     replaced only with `force`. `task` names one of several that the model was fine-tuned for; `pair` (the columns),
     `beams` and `seed` are for translation, `layer` and `pooling` for `retrieval` and `sentences`, which measures
     vectors of texts. The suite `pairs` compares right sentences with wrong ones; `floors` are further models that are
-    measured on them. `links` is for triples of a graph.
+    measured on them. `links` is for triples of a graph, `senses` for words in two contexts (WiC, SCWS).
 
     With `shots` a language model answers a task without training, after so many examples of the file `train` in its
     prompt; `template` is how an example is written, such as `{text_a} : {label}`, `answers` are
@@ -245,7 +245,7 @@ def evaluate(
         require_new_file(page, force, [*paths, *([model] if isinstance(model, str | Path) else [])])
     chosen = {"layer": layer, "pooling": pooling}
     pooled: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
-    if pooled and suite not in ("retrieval", "sentences"):
+    if pooled and suite not in ("retrieval", "sentences") and (suite, *pooled) != ("senses", "layer"):
         raise ArgumentError(
             f"--{next(iter(pooled))} belongs to the suites retrieval and sentences, not to {suite}: leave it out."
         )
@@ -263,7 +263,7 @@ def evaluate(
         return _evaluate_shots(model, paths[0], prompting, reading)
     if suite == "task":
         return _evaluate_task(model, paths[0], page, reading)
-    from firth.report import classify, links, minimal_pairs, retrieval, sentences, suites
+    from firth.report import classify, links, minimal_pairs, retrieval, senses, sentences, suites
     from firth.report.translation import evaluate_translation
 
     suite_of: dict[str, Callable[[Any, Sequence[Path]], dict[str, Any]]] = {
@@ -271,6 +271,7 @@ def evaluate(
         "analogies": lambda loaded, paths: suites.evaluate_analogies(loaded, paths, method, restrict),
         "context": suites.evaluate_contexts,
         "probe": suites.evaluate_probe,
+        "senses": lambda loaded, paths: senses.evaluate_senses(loaded, paths, **pooled),
         "classify": lambda loaded, paths: classify.evaluate_labels(loaded, paths, columns),
         "translation": lambda loaded, paths: evaluate_translation(loaded, paths, pair, beams=beams or 4, seed=seed),
         "retrieval": lambda loaded, paths: retrieval.evaluate_retrieval(loaded, paths, **pooled),
@@ -322,15 +323,25 @@ def _evaluate_task(model: Any, file: Path, page: Path | None, reading: dict[str,
     return write_task_report(_loaded(model), file, page, name=name, **reading)
 
 
-def export(model: Any, format: str, path: str | Path, *, task: str | None = None) -> dict[str, Any]:
-    """Write a model in a format of another program: arpa, brown, fasttext, glove, huggingface or word2vec.
+def export(
+    model: Any,
+    format: str,
+    path: str | Path,
+    *,
+    task: str | None = None,
+    pooling: str | None = None,
+    unit: bool = False,
+) -> dict[str, Any]:
+    """Write a model in another program's format: arpa, brown, huggingface, onnx, sentence-transformers, ...
 
-    `task` names one of several that the model was fine-tuned for. Returns what was written.
+    `task` names one of several that the model was fine-tuned for; `pooling` (whole, first or max) and `unit` are those
+    of sentence-transformers. Returns what was written.
     """
     from firth.artifact.formats import export_model
 
     target = require_path(path, "path", "the file or folder to write")
-    return export_model(for_task(_loaded(model), task), require_string(format, "format", "export"), target)
+    chosen = require_string(format, "format", "export")
+    return export_model(for_task(_loaded(model), task), chosen, target, pooling=pooling, unit=unit)
 
 
 def import_(format: str, path: str | Path, out: str | Path, *, task: str | None = None) -> AnyModel:

@@ -111,6 +111,39 @@ def loss_plot(trained: Sequence[Curve], valid: Sequence[Curve], title: str) -> b
     return drawn.getvalue()
 
 
+class FrontPoint(NamedTuple):
+    """A model on the front of size, speed and quality."""
+
+    name: str
+    mb: float
+    texts_per_second: float
+    quality: float
+    is_best: bool
+    """Whether no other is at least as good in all three."""
+
+
+def front_plot(points: Sequence[FrontPoint], metric: str, title: str) -> bytes:
+    """An SVG file of quality over size on a logarithmic axis; the area of a point grows with the speed."""
+    fastest = max(point.texts_per_second for point in points)
+    slowest = min(point.texts_per_second for point in points)
+    with new_figure(8, 5) as figure:
+        axes = figure.add_subplot()
+        for point in points:
+            share = math.log(point.texts_per_second / slowest) / (math.log(fastest / slowest) + 1e-9)
+            colour = COLOURS[0] if point.is_best else MUTED
+            axes.scatter([point.mb], [point.quality], s=40 + 400 * share, color=colour, alpha=0.7)
+            label = f"{INVALID_CHARACTERS.sub(' ', point.name)}, {point.texts_per_second:,.0f}/s"
+            axes.annotate(label, (point.mb, point.quality), (6, 6), textcoords="offset points", fontsize=8)
+        front = sorted((point.mb, point.quality) for point in points if point.is_best)
+        axes.plot(*zip(*front, strict=True), color=COLOURS[0], linewidth=1)
+        axes.set(title=title, xlabel="size on disk (MB)", ylabel=metric, xscale="log")
+        axes.margins(0.2)
+        axes.grid(alpha=0.3)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+    return drawn.getvalue()
+
+
 def learning_curves(curves: Sequence[Curve], width: int, height: int) -> str:
     """An inline SVG of the losses of several runs over the tokens, on a logarithmic axis; each line ends in its name.
 

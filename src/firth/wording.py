@@ -12,7 +12,17 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_SWITCHES = {"force", "random", "resume", "search", "skip-bad", "task-text", "unit", "whole-words"}  # without a value
+_SWITCHES = {
+    "allow-slower",
+    "force",
+    "random",
+    "resume",
+    "search",
+    "skip-bad",
+    "task-text",
+    "unit",
+    "whole-words",
+}  # without a value
 _RENAMED = {"set": "settings"}
 _FUNCTIONS = {
     "check": "check_corpus",
@@ -21,8 +31,8 @@ _FUNCTIONS = {
     **{
         name: name
         for name in (
-            "adapt", "embed", "evaluate", "fill", "finetune", "generate", "info", "mix", "noise", "predict", "score",
-            "similar", "train", "verify",
+            "adapt", "compress", "embed", "evaluate", "fill", "finetune", "generate", "info", "mix", "noise", "predict",
+            "score", "similar", "train", "verify",
         )
     },
 }  # fmt: skip

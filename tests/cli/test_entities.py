@@ -74,3 +74,30 @@ def test_other_recipes_have_no_entities(corpus: Path, tmp_path: Path) -> None:
     found = firth("train", "bert", corpus, "-o", tmp_path / "out", "--entities", tmp_path / "names.txt", *SMALL)
     assert found.code in (1, 2)
     assert "--entities is for recipes that mask entities" in found.err
+
+
+@pytest.mark.parametrize("file", ["names.txt", "names.spo"])
+def test_a_model_is_adapted_with_entities(file: str, corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / file).write_text("sea\n" if file.endswith("txt") else "sea\tis near\tgreen hills\n")
+    assert firth("train", "ernie", corpus, "-o", tmp_path / "out", *SMALL).code == 0
+    brief = ("--budget", "1ktok", "--threads", "1", "--layout", "lines")
+    found = firth("adapt", tmp_path / "out", corpus, "-o", tmp_path / "further", "--entities", tmp_path / file, *brief)
+    assert found.code == 0, found.err
+    assert f"{60 if file.endswith('txt') else 120} entities" in found.err
+    (tmp_path / "none.txt").write_text("Zanzibar\n")
+    refused = firth(
+        "adapt", tmp_path / "out", corpus, "-o", tmp_path / "no", "--entities", tmp_path / "none.txt", *brief
+    )
+    assert refused.code == 1
+    assert "none of the 1 entities of" in refused.err
+
+
+def test_models_without_entities_are_not_adapted_with_them(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("sea\n")
+    assert firth("train", "mkn3", corpus, "-o", tmp_path / "kn", "--threads", "1", "--layout", "lines").code == 0
+    assert firth("train", "bert", corpus, "-o", tmp_path / "bert", *SMALL).code == 0
+    for name in ("kn", "bert"):
+        found = firth("adapt", tmp_path / name, corpus, "-o", tmp_path / "out", "--entities", tmp_path / "names.txt")
+        assert found.code in (1, 2)
+        assert "--entities is for recipes that mask entities" in found.err
+        assert not (tmp_path / "out").exists()

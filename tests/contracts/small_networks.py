@@ -41,6 +41,7 @@ def small(name: str, tokens: int = len(VOCABULARY), length: int = LENGTH) -> Net
         if recipe.decoder is None
         else replace(recipe.decoder, width=width, ffn_width=ffn_width, **no_dropout),
         sequence=replace(recipe.sequence, length=length),
+        entities=replace(recipe.entities, width=8, heads=2, count=3) if recipe.entities.width else recipe.entities,
     )
 
 

@@ -17,20 +17,25 @@ from firth.fit.cost import TrainingCosts, training_cost
 from firth.fit.loop import BACKWARD, TrainingModule, make_training_module
 from firth.fit.parallel import make_batches
 from firth.fit.resolve import fill_in
+from firth.fit.sentence_batches import SentenceBatches
 from firth.nets.batch import Batch
 from firth.nets.characters import CharacterTable
 from firth.nets.dropout import DropoutRng
 from firth.nets.network import Vocabulary
 from firth.nets.recipe import NetRecipe
+from firth.objectives.heads.clm import first_positions
+from firth.objectives.heads.sentences import SentenceHead
 from firth.recipes.nets import SIZES, resize
 from firth.text.corpus import read_corpus
 from firth.tokens.build import open_tokens
+from firth.tokens.gazetteer import Gazetteer
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.structure import make_columns
 from tests.contracts.test_nets import NETS
 from tests.fit.small_nets import sentences, text
 
 EVERY = pytest.mark.parametrize("name", NETS)
+ENTITIES = Gazetteer(("w1", "w2 w7"), "", np.array([1, 2], dtype=np.int32))
 WORDS = Vocabulary([f"w{number}" for number in range(500)], np.arange(500, 0, -1))
 
 
@@ -40,6 +45,7 @@ def small(name: str, length: int = 32) -> NetRecipe:
     return replace(
         recipe,
         sequence=replace(recipe.sequence, length=length),
+        entities=replace(recipe.entities, count=2, trained=True) if recipe.entities.width else recipe.entities,
         memory=replace(recipe.memory, length=min(recipe.memory.length, 24)),
         objectives=tuple(one for one in recipe.objectives if not one.needs_translations),
         learning=replace(recipe.learning, batch=2048, short_phase=0.0),  # distances are projected once a batch
@@ -48,13 +54,18 @@ def small(name: str, length: int = 32) -> NetRecipe:
 
 def open_small(name: str, length: int = 32) -> tuple[TrainingModule, Batches]:
     recipe, pairs = small(name, length), zip(sentences(300), sentences(300, 1), strict=True)
-    lines = [list(pair) for pair in pairs] if recipe.sequence.format == "parallel" else text(600)
-    columns = make_columns(recipe.columns)
+    has_pairs = recipe.sequence.format == "parallel" or any(one.groups_sentences for one in recipe.objectives)
+    lines = [list(pair) for pair in pairs] if has_pairs else text(600)
+    columns = make_columns(recipe.columns, ENTITIES if recipe.entities.width else None)
     tokenizer, store = open_tokens(TokenizerRecipe(model="words", min_count=1), read_corpus(lines), 1, columns)
     module = make_training_module(fill_in(recipe, len(tokenizer)), vocabulary_of(tokenizer, store), 0)
     module.network.output.prepare(store)
     module.progress = 1.0  # in the last stage
-    return module, make_batches(module.network.recipe, store, module.objectives, 0)
+    recipe = module.network.recipe
+    head = max(module.objectives, key=lambda one: module._expected_flops([one], length))
+    if isinstance(head, SentenceHead):  # the batches are for one of the objectives
+        return module, SentenceBatches(recipe, store, head, 0, np.arange(store.info.documents) % 3)
+    return module, make_batches(recipe, store, module.objectives, 0)
 
 
 def make_batch(module: TrainingModule, batches: Batches) -> Batch:
@@ -66,6 +77,9 @@ def make_batch(module: TrainingModule, batches: Batches) -> Batch:
     table = module.network.embedding.tokens
     if isinstance(table, CharacterTable):  # its estimate is that of Zipf's law
         table.distinct = len(batch.ids.unique()) / batch.ids.numel()
+    for head in module.objectives:
+        if isinstance(head, SentenceHead):  # its estimate is that of a short sentence
+            head.sentence_length = batch.ids.numel() / len(first_positions(batch))
     return batch
 
 

@@ -17,12 +17,14 @@ from firth.fit.batches import Batches, Cursor
 from firth.fit.languages import LanguageBatches, TranslationBatches
 from firth.fit.loop import TrainingModule
 from firth.fit.parallel import make_batches
+from firth.fit.sentence_batches import SentenceBatches
 from firth.nets.batch import Batch
 from firth.nets.embedding import Embedding
 from firth.nets.network import Network, build_network
 from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.build import make_heads
 from firth.objectives.heads.head import ObjectiveHead
+from firth.objectives.heads.sentences import SentenceHead
 from firth.tokens.store import TokenStore
 from tests.contracts.small_networks import (
     LENGTH,
@@ -174,6 +176,10 @@ def texts(folder: Path) -> TokenStore:
 
 def training_batches(recipe: NetRecipe, store: TokenStore, heads: dict[str, ObjectiveHead]) -> list[Batches]:
     """The batches that a recipe is trained on, for each kind of text that it reads."""
+    grouping = [head for head in heads.values() if isinstance(head, SentenceHead)]
+    if grouping:
+        labels = np.arange(len(SIZES)) % 3
+        return [SentenceBatches(recipe, store, head, 0, labels) for head in grouping]
     if not recipe.embedding.languages:
         return [make_batches(recipe, store, list(heads.values()), 0)]
     translating = {name: head for name, head in heads.items() if head.objective.needs_translations}
@@ -241,7 +247,12 @@ def nudged(module: TrainingModule, outside: list[Tensor]) -> Iterator[list[Tenso
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, recipe in NETS.items() if not any(one.compares_sequences for one in recipe.objectives)]
+    "name",
+    [
+        name
+        for name, recipe in NETS.items()
+        if not any(one.compares_sequences or one.groups_sentences for one in recipe.objectives)
+    ],
 )
 def test_the_losses_of_a_sequence_do_not_depend_on_other_sequences(name: str, tmp_path: Path) -> None:
     """The gradient of all losses to a sequence is the same whatever is beside it, in its row and in other rows.

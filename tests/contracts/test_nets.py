@@ -127,11 +127,14 @@ def corrupted_batch(recipe: NetRecipe, objectives: dict[str, ObjectiveHead]) -> 
     batch.labels |= {
         f"{one.name}.labels": torch.zeros(4, dtype=torch.int64) for one in recipe.objectives if one.lays_out
     }
+    batch.labels |= {f"{one.name}.labels": torch.tensor([0, 1]) for one in recipe.objectives if one.groups_sentences}
     if recipe.decoder is not None:
         batch.source = make_batch(ids.flip(1))
     for name in ("nsp", "sop"):
         if name in objectives:
             batch.labels[f"{name}.labels"] = torch.tensor([0, 1, 0, 1])
+    if recipe.sequence.format == "consecutive":
+        batch.labels |= {"sentences": torch.arange(4), "documents": torch.zeros(4, dtype=torch.int64)}
     if "unilm" in objectives:
         batch.labels |= {"unilm.ways": torch.arange(4), "unilm.labels": torch.tensor([0, -1, -1, -1])}
     for objective in objectives.values():

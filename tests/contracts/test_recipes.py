@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from firth.abilities import Embeds, Explains, HasVectors, Scores, ScoresPairs, Translates, total
+from firth.fit.mixed_corpus import mixes_sources
 from firth.fit.train import reads_pairs
 from firth.nets.recipe import NetRecipe
 from firth.recipes.table import FINETUNED, RECIPES, lineage
@@ -80,9 +81,12 @@ def test_recipes_train_save_load_and_verify(name: str, tmp_path: Path) -> None:
         corpus.write_text("\n".join(lines) + "\n", encoding="utf-8")
         documents = len(lines)
     texts: list[object] = [corpus]
+    if mixes_sources(RECIPES[name].make()):
+        texts, documents = _labelled_texts(corpus), documents + 6
     if _has_languages(name):
         texts, documents = _language_texts(tmp_path), 9
     settings = [part for setting in _settings(name) for part in ("--set", setting)]
+    settings += _knowledge(name, tmp_path)
     if RECIPES[name].family == "nets":
         settings += ["--budget", "2ktok", "--threads", "1"]
     first, second = (
@@ -132,9 +136,30 @@ def test_unknown_fields_are_refused_with_the_list_of_fields(name: str, tmp_path:
         assert field == "type" or field in outcome.err
 
 
+def _knowledge(name: str, folder: Path) -> list[object]:
+    """The option of a trained graph for a network that reads entities."""
+    recipe = RECIPES[name].make()
+    if not isinstance(recipe, NetRecipe) or not recipe.entities.width:
+        return []
+    (folder / "graph.tsv").write_text("".join(f"{line.split()[1]}\tin\t{line.split()[-1]}\n" for line in ENGLISH))
+    trained = firth("train", "transe", folder / "graph.tsv", "-o", folder / "graph", "--set", "epochs=1")
+    assert trained.code == 0, trained.err
+    return ["--knowledge", folder / "graph"]
+
+
 def _has_languages(name: str) -> bool:
     recipe = RECIPES[name].make()
     return isinstance(recipe, NetRecipe) and recipe.embedding.languages > 0
+
+
+def _labelled_texts(corpus: Path) -> list[object]:
+    """The text, and six labelled pairs."""
+    labels = ("entailment", "neutral", "contradiction")
+    lines = [*ENGLISH, *CHINESE]
+    rows = [f"{labels[number % 3]}\t{lines[number % 4]}\t{lines[(number + 1) % 4]}" for number in range(6)]
+    path = corpus.with_name("labelled.tsv")
+    path.write_text("\n".join(["label\ttext_a\ttext_b", *rows]) + "\n", encoding="utf-8")
+    return [corpus, path]
 
 
 def _language_texts(folder: Path) -> list[object]:
@@ -157,9 +182,12 @@ def _settings(name: str) -> list[str]:
         small = ["embedding.width=16", "encoder.width=16", f"encoder.ffn_width={min(recipe.encoder.ffn_width, 32)}"]
         small += [f"encoder.heads={min(recipe.encoder.heads, 2)}", f"encoder.layers={min(recipe.encoder.layers, 2)}"]
         small += ["sequence.length=16", "learning.batch=256"]
+        small += ["entities.text_layers=1"] if recipe.entities.width else []
         if recipe.decoder is not None:
             small = [one for one in small if "length" not in one] + ["sequence.length=256"]
             small += [one.replace("encoder", "decoder") for one in small if one.startswith("encoder")]
+        if mixes_sources(recipe):
+            small = [one for one in small if "length" not in one] + ["sequence.length=128"]
         return small + (["tokenizer.vocab_size=300"] if recipe.tokenizer.model not in ("words", "chars") else [])
     return ["tokenizer.min_count=1"] if isinstance(recipe, VectorRecipe) else []
 

@@ -69,6 +69,11 @@ def make_examples(task: str) -> list[Any]:
         elif task == "span":
             answers = [{"text": second, "answer_start": f"{one} {two}".index(second)}]
             found.append({"passage": f"{one} {two}", "question": f"{other} has a", "answers": answers})
+        elif task == "typing":
+            found.append(([thing, colour], one, one.index(thing), one.index(thing) + len(thing)))
+        elif task == "relation":
+            spans = [(one.index(part), one.index(part) + len(part)) for part in (name, thing)]
+            found.append(("owns", one, *spans) if number % 2 else ("owned", one, *reversed(spans)))
         elif task == "choice":
             found.append({"context": one, "question": "it is", "choices": [hue, colour], "label": 1})
         else:
@@ -117,6 +122,8 @@ def test_a_few_examples_are_memorised(model: str, task: str, models: dict[str, P
 def unlabelled(task: str, example: Any) -> Any:
     if task in ("classify", "pair"):
         return example[1] if task == "classify" else example[1:]
+    if task in ("typing", "relation"):
+        return example[1:]
     return example if isinstance(example, dict) else example[0]
 
 

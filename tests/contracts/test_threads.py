@@ -162,6 +162,8 @@ def repeated(task: str, example: Any, times: int) -> Any:
         return example[1] * times
     if task == "pair":
         return (example[1] * times, example[2])
+    if task in ("typing", "relation"):
+        return (example[1] * times, *example[2:])
     if task == "tag":
         return example[0] * times
     if task == "span":

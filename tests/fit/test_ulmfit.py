@@ -18,9 +18,9 @@ from firth.fit import trainer as trainers
 from firth.fit.finetune import finetune
 from firth.fit.layer_rates import pretraining_groups
 from firth.fit.schedules import lr_factor
+from firth.nets.groups import pool
 from firth.nets.recipe import LearningRecipe
 from firth.recipes.values import override
-from firth.tasks.groups import pool
 from tests.command import assert_refused
 from tests.command import firth as command
 from tests.fit.small_nets import sentences, text

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from firth.artifact.folder import artifact_info
-from firth.artifact.formats import export_model, import_model
+from firth.artifact.formats import FOLDERS, export_model, import_model
 from firth.artifact.models import load
 from firth.artifact.tensors import map_tensors, write_tensors
 from firth.errors import reading
@@ -149,7 +149,7 @@ def mutate_artifact(folder: Path, rng: random.Random) -> None:
 
 def mutate_folder(folder: Path, rng: random.Random) -> None:
     """Change one file of a folder of another program."""
-    path = rng.choice(sorted(folder.iterdir()))
+    path = rng.choice(sorted(file for file in folder.rglob("*") if file.is_file()))
     (mutate_json_file if path.suffix == ".json" else mutate_path)(path, rng)
 
 
@@ -210,6 +210,14 @@ def huggingface_samples(folder: Path) -> list[Path]:
     return [folder / name for name in samples]
 
 
+def sentence_samples(folder: Path) -> list[Path]:
+    export_model(net("bert", []), "sentence-transformers", folder / "bert", unit=True)
+    with TemporaryDirectory() as parent:
+        KINDS["skipgram"](Path(parent, "skipgram"))
+        export_model(load(Path(parent, "skipgram")), "sentence-transformers", folder / "static")
+    return [folder / "bert", folder / "static"]
+
+
 def read_foreign(format: str, path: Path) -> None:
     """Import a file and use the model."""
     with TemporaryDirectory() as parent:
@@ -236,6 +244,7 @@ FEW = ("mkn3", "fasttext", "pv-dm", "bert", "task-tag")
 FORMATS: dict[str, Callable[[Path], Sequence[Path]]] = {
     **{format: partial(exported_samples, format) for format in EXPORTS},
     "huggingface": huggingface_samples,
+    "sentence-transformers": sentence_samples,
 }
 READERS: Sequence[FuzzReader] = (
     *(
@@ -250,8 +259,8 @@ READERS: Sequence[FuzzReader] = (
             f"import-{format}",
             samples,
             partial(read_foreign, format),
-            mutate_folder if format == "huggingface" else mutate_path,
-            short=30 if format == "huggingface" else 60,
+            mutate_folder if format in FOLDERS else mutate_path,
+            short=30 if format in FOLDERS else 60,
         )
         for format, samples in FORMATS.items()
     ),

@@ -25,14 +25,16 @@ from firth.objectives.heads.build import make_heads
 from firth.recipes.table import find_recipe
 from firth.recipes.values import override
 from firth.tasks.examples import TagExample, TextExample
+from firth.tasks.knowledge import KnowledgeGraph
 from firth.tasks.linear_classifier import LinearClassifier, NgramFeatures
 from firth.tasks.linear_tagger import FeatureExtractor, LinearTagger
 from firth.tasks.many import ManyModel
 from firth.tasks.predictor import Predictor
-from firth.tasks.recipe import HeadRecipe, LinearRecipe, ManyRecipe, NamedTask, TaskRecipe
+from firth.tasks.recipe import HeadRecipe, KnowledgeRecipe, LinearRecipe, ManyRecipe, NamedTask, TaskRecipe
 from firth.tasks.registry import make_task
 from firth.tasks.task import TaskModel
 from firth.text.corpus import read_corpus
+from firth.text.triples import Triple
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
 from firth.tokens.train import train_tokenizer
@@ -189,6 +191,17 @@ def put_task(task: Any, folder: Path) -> None:
         put(TaskModel(recipe, base, make_task(recipe, base.network.vocabulary)), folder)
 
 
+def put_facts(folder: Path) -> None:
+    """A classifier with a knowledge graph, of which names occur in the queries."""
+    base = net("bert")
+    graph = KnowledgeGraph(tuple(Triple(name, "is", "b") for query in QUERIES for name in query.split()[:1]))
+    knowledge = KnowledgeRecipe(digest=graph.digest)
+    recipe = TaskRecipe(network=base.recipe, labels=LABELS["classify"], knowledge=knowledge)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        put(TaskModel(recipe, base, make_task(recipe, base.network.vocabulary), graph), folder)
+
+
 def put_many(folder: Path) -> None:
     base = net("bert")
     heads = {"classify": HeadRecipe(), "pair": HeadRecipe(answer="san", turns=2), "tag": HeadRecipe(crf=True)}
@@ -236,6 +249,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
     **{name: partial(put_net, name, settings) for name, settings in NETS.items()},
     **{f"output-{kind}": partial(put_net, "lstm", (f"output.kind={kind}",)) for kind in OUTPUTS},
     **{f"task-{task}": partial(put_task, task) for task in TASKS},
+    "task-facts": put_facts,
     "many": put_many,
     **{f"linear-{task}": partial(put_linear, task) for task in LABELS},
 }

@@ -17,8 +17,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from firth.errors import CorpusError
-from firth.report.suite_files import read_contexts, read_labelled, read_pairs, read_questions
+from firth.fit.knowledge import NameFile, make_gazetteer
+from firth.fit.labelled_pairs import count_labels, open_labelled_pairs, read_pair_labels
+from firth.fit.mixed_corpus import kind_of
+from firth.report.suite_files import read_contexts, read_labelled, read_pairs, read_questions, read_senses
+from firth.tasks.knowledge import branch_text, graph_array, graph_from_array, read_graph
 from firth.tasks.readers.reader import read_task
 from firth.tasks.task_file import read_tasks
 from firth.text.corpus import read_corpus
@@ -27,12 +33,13 @@ from firth.text.multilingual import read_multilingual
 from firth.text.parallel import read_parallel
 from firth.text.readers import read_lines
 from firth.text.segment import make_segmenter
+from firth.tokens.annotations import read_annotations
 from firth.tokens.build import build_store, open_tokens
+from firth.tokens.gazetteer import read_gazetteer
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
 from firth.tokens.train import train_tokenizer
-from firth.tokens.units import read_gazetteer
 from tests.fuzz.fuzzing import FuzzReader
 from tests.fuzz.mutators import mutate_bytes, mutate_path
 from tests.samples import CHINESE, ENGLISH
@@ -136,6 +143,14 @@ LABELLED: dict[str, dict[str, str | bytes]] = {
         "a.tsv": "label\ttext_a\ttext_b\n1\ta cat\ta dog\n0\ta cat\tcats\n",
         "a.jsonl": records({"label": 3.5, "text_a": "a", "text_b": "b"}, {"label": 1, "text_a": "x", "text_b": "y"}),
     },
+    "typing": {
+        "a.jsonl": records({"left": ["in"], "mention": "New York", "right": ["."], "types": ["city", "place"]}),
+        "a.tsv": "labels\ttext\tstart\tend\ncity, place\tin New York\t3\t11\nriver\tRhine\t0\t5\n",
+    },
+    "relation": {
+        "a.jsonl": records({"label": "in", "text": "Rome, Italy", "head": [0, 4], "tail": [6, 11]}),
+        "a.tsv": "label\ttext\thead\ttail\nin\tRome is in Italy\t0:4\t11:16\nof\tItaly\t0:1\t1:5\n",
+    },
     "tag": {
         "a.txt": "EU B-ORG\nrejects O\nGerman B-MISC\ncall O\n\nPeter B-PER\nBlack I-PER\n",
         "a.conllu": "# text = cats ran\n1\tcats\tcat\tNOUN\tNNS\t_\t2\tnsubj\t_\t_\n"
@@ -175,6 +190,10 @@ SUITES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "contexts": (
         read_contexts,
         "1\tbank\tn\tmoney\tn\ton the <b> bank </b>\tthe <b>money</b> ran\t3.5\n2\ta\tn\tb\tn\tx\ty\t1\n",
+    ),
+    "senses": (
+        read_senses,
+        "label\tword\tpos\tindex_a\tindex_b\ttext_a\ttext_b\nT\tbank\tN\t1\t0\tthe bank\tbank notes\n",
     ),
     "labelled-texts": (read_labelled, "label\ttext_a\ngood\ta fine film\nbad\ta dull one\n"),
 }
@@ -231,6 +250,14 @@ def read_cache(path: Path) -> None:
         assert use_cache(path) == expected_tokens()
 
 
+ANNOTATED = records({"text": "in New York", "spans": [{"start": 3, "end": 11, "entity": "new york"}]})
+NAMES = "entity\tname\tprior\nnew york\tBig Apple\t1\nrome\t罗马\t\n"
+
+
+def read_names(path: Path) -> None:
+    make_gazetteer(NameFile(path, lambda name: 1 + len(name) % 3, np.ones(3)).read(), "names")
+
+
 def read_dictionary(path: Path) -> None:
     make_segmenter("rjieba", path).mark(CHINESE[0])
 
@@ -268,6 +295,18 @@ def read_table_pairs(path: Path) -> None:
         build_store(corpus, words(), Path(folder), threads=1).verify()
 
 
+def read_labelled_pairs(path: Path) -> None:
+    """Read labelled pairs as training does, with the labels of the documents of their store."""
+    kind_of(path)
+    corpus = open_labelled_pairs([path])
+    count_labels(corpus)
+    corpus.key()
+    with TemporaryDirectory() as folder:
+        store = build_store(corpus, words(), Path(folder), threads=1)
+        labels = read_pair_labels(corpus, store, words(), ("entailment", "neutral"), complete=False)
+        assert len(labels) == store.info.documents
+
+
 def line_pairs(folder: Path) -> list[Path]:
     """A folder with two files whose lines correspond."""
     for name, lines in (("a.en", ENGLISH), ("a.zh", CHINESE)):
@@ -303,6 +342,16 @@ def _made(folder: Path) -> Path:
     return folder
 
 
+def read_facts(path: Path) -> None:
+    """A graph is read, shuffled and saved; its names are found in texts."""
+    graph = read_graph(path).shuffled(1).first(2)
+    assert graph_from_array(graph_array(graph), graph.digest).triples == graph.triples
+    for text in ENGLISH + CHINESE:
+        assert all(text[begin:end] in graph.facts for begin, end in graph.find(text))
+    for triple in graph.triples:
+        assert branch_text(triple, True)
+
+
 READERS: Sequence[FuzzReader] = (
     FuzzReader("text", text_samples, read_whole),
     FuzzReader("lines", text_samples, read_all_lines),
@@ -319,6 +368,11 @@ READERS: Sequence[FuzzReader] = (
         partial(write, {"a.txt": "New York\n北京\n", "a.spo": "巴黎\t首都\t法国\nIre\tis\tland\n"}),
         read_gazetteer,
     ),
+    FuzzReader("annotations", partial(write, {"a.jsonl": ANNOTATED}), lambda path: read_annotations(path, len)),
+    FuzzReader("names", partial(write, {"a.tsv": NAMES, "b.tsv": "York\tnew york\t3\n"}), read_names),
+    FuzzReader(
+        "facts", partial(write, {"a.spo": "语言\t首都\t法国\n语言\t是\tb\nbrown fox\tis in\tUSA\n"}), read_facts
+    ),
     *(
         FuzzReader(task, partial(write, samples), partial(read_labelled_task, task))
         for task, samples in LABELLED.items()
@@ -334,6 +388,17 @@ READERS: Sequence[FuzzReader] = (
             },
         ),
         read_table_pairs,
+    ),
+    FuzzReader(
+        "labelled-pairs",
+        partial(
+            write,
+            {
+                "a.tsv": "\n".join(["label\ttext_a\ttext_b", *(f"neutral\t{one}\t{two}" for one, two in PAIRS)]) + "\n",
+                "a.jsonl": records(*({"gold_label": "-", "sentence1": one, "sentence2": two} for one, two in PAIRS)),
+            },
+        ),
+        read_labelled_pairs,
     ),
     FuzzReader("parallel-lines", line_pairs, read_line_pairs),
     FuzzReader("multilingual", language_samples, read_languages),

@@ -34,7 +34,7 @@ def states_of(model: NetModel, text: str, layer: int = -1) -> np.ndarray:
 def test_a_text_is_the_mean_of_its_tokens(name: str) -> None:
     model = small_net(name, length=40)
     assert isinstance(model, Embeds)
-    found = model.embed([*TEXTS, "", "  "])
+    found = model.embed([*TEXTS, "", "  "], pooling="mean")
     assert found.dtype == np.float32
     for row, text in zip(found, TEXTS, strict=False):
         np.testing.assert_allclose(row, states_of(model, text)[1:-1].mean(axis=0), rtol=0, atol=1e-4)

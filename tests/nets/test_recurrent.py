@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from firth.nets.dropout import DropoutRng
-from firth.nets.encoders import _lstm_kernels, rnn_kernels
-from firth.nets.encoders.recurrent import LstmLayer, Recurrent, SimpleLayer, find_resets
+from firth.nets.encoders import _gru_kernels, _lstm_kernels, rnn_kernels
+from firth.nets.encoders.recurrent import GruLayer, LstmLayer, Recurrent, SimpleLayer, find_resets
 from firth.nets.network import make_encoder
 from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe
 from firth.nets.visibility import AttentionMask
@@ -20,6 +20,8 @@ SEQUENCE_IDS = torch.tensor([[0, 0, 0, 1, 1, 1, -1], [0, 1, 1, 1, 1, 2, 2], [0, 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("rnn", {}),
     ("rnn", {"layers": 2, "residual": True}),
+    ("gru", {}),
+    ("gru", {"layers": 2, "residual": True}),
     ("lstm", {}),
     ("lstm", {"layers": 3, "residual": True}),
     ("lstm", {"layers": 2, "ffn_width": 8, "residual": True}),
@@ -50,6 +52,8 @@ def peer_of(encoder: Recurrent, inputs: int) -> nn.RNNBase:
     if isinstance(first, LstmLayer):
         size = {"proj_size": first.width} if projected else {}
         peer: nn.RNNBase = nn.LSTM(inputs, first.cells, len(encoder.layers), batch_first=True, **size)
+    elif isinstance(first, GruLayer):
+        peer = nn.GRU(inputs, first.cells, len(encoder.layers), batch_first=True)
     else:
         peer = nn.RNN(inputs, first.cells, len(encoder.layers), batch_first=True)
     with torch.no_grad():
@@ -66,7 +70,7 @@ def peer_of(encoder: Recurrent, inputs: int) -> nn.RNNBase:
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
 @pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("settings", [("rnn", 2, 0), ("lstm", 2, 0), ("lstm", 2, 8)])
+@pytest.mark.parametrize("settings", [("rnn", 2, 0), ("gru", 2, 0), ("lstm", 2, 0), ("lstm", 2, 8)])
 def test_equal_to_pytorch_with_gradients(
     settings: tuple[str, int, int], own: bool, kind: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +115,19 @@ def test_lstm_is_the_formula_step_by_step(cells: int) -> None:
         torch.testing.assert_close(last[step], h)
 
 
+def test_gru_is_the_formula_step_by_step() -> None:
+    encoder = made("gru").double()
+    layer, x = encoder.layers[0], random_tensor(1, 7, 4)
+    _, last = encoder(x, AttentionMask("causal", (1, 7)))
+    h = torch.zeros(5, dtype=torch.float64)
+    for step in range(7):
+        r, z, n = (layer.input.weight @ x[0, step] + layer.input.bias).chunk(3)
+        u_r, u_z, u_n = (layer.recurrent.weight @ h).chunk(3)
+        update = (z + u_z).sigmoid()
+        h = (1 - update) * (n + (r + u_r).sigmoid() * u_n).tanh() + update * h
+        torch.testing.assert_close(last[step], h)
+
+
 def test_residual_connections_start_at_the_second_layer() -> None:
     encoder, plain = made("lstm", layers=2, residual=True), made("lstm", layers=2)
     x = random_tensor(3, 7, 4, kind=torch.float32)
@@ -152,13 +169,31 @@ def test_kernels_equal_their_twins() -> None:
     torch.testing.assert_close(flows[0], flows[1], **close)
 
 
-def test_kernels_are_given_contiguous_arrays() -> None:
+def test_gru_kernels_equal_their_twins() -> None:
+    gates, hidden = (random_tensor(3, 33, kind=torch.float32, seed=seed) * 3 for seed in (1, 2))
+    before, above = (random_tensor(3, 11, kind=torch.float32, seed=seed) for seed in (3, 4))
+    opened, states = [gates.clone(), gates.clone()], [torch.empty(3, 11) for _ in range(2)]
+    rnn_kernels._gru_kernel_forward(opened[0], hidden, before, states[0])
+    rnn_kernels.torch_gru_forward(opened[1], hidden, before, states[1])
+    close = {"rtol": 1e-5, "atol": 1e-6}
+    torch.testing.assert_close(opened[0], opened[1], **close)
+    torch.testing.assert_close(states[0], states[1], **close)
+    flows, made = [above.clone(), above.clone()], [torch.empty(2, 3, 33) for _ in range(2)]
+    candidate = hidden[:, 22:].contiguous()
+    rnn_kernels._gru_kernel_backward(opened[1], candidate, before, flows[0], made[0][0], made[0][1])
+    rnn_kernels.torch_gru_backward(opened[1], candidate, before, flows[1], made[1][0], made[1][1])
+    torch.testing.assert_close(made[0], made[1], **close)
+    torch.testing.assert_close(flows[0], flows[1], **close)
+
+
+@pytest.mark.parametrize(("kind", "kernels"), [("lstm", _lstm_kernels), ("gru", _gru_kernels)])
+def test_kernels_are_given_contiguous_arrays(kind: str, kernels: Any) -> None:
     """Other layouts would be compiled again, without vector instructions."""
-    encoder = made("lstm", layers=2)
+    encoder = made(kind, layers=2)
     x = random_tensor(3, 7, 4, kind=torch.float32).requires_grad_()
     _, last = encoder(x, AttentionMask("causal", (3, 7), SEQUENCE_IDS))
     (last * random_tensor(21, 5, kind=torch.float32)).sum().backward()
-    for kernel in (_lstm_kernels.forward, _lstm_kernels.backward):
+    for kernel in (kernels.forward, kernels.backward):
         layouts = {array.layout for signature in kernel.signatures for array in signature}
         assert layouts == {"C"}
 

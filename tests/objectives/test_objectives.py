@@ -12,7 +12,7 @@ import torch.nn.functional as f
 from torch import Tensor, nn
 
 from firth.errors import RecipeError
-from firth.nets.batch import Batch, Loss
+from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
 from firth.nets.network import Network, build_network
 from firth.nets.recipe import Format, NetRecipe
@@ -25,13 +25,15 @@ from firth.objectives.registry import OBJECTIVES
 from firth.objectives.restoring import RestoringObjective
 from firth.objectives.sequences import Sequences
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD, UNK
+from tests.objectives.finite_differences import assert_finite_differences, loss_of, number
 from tests.objectives.small_stores import small_recipe, small_vocabulary
 
 PAIRED = ("nsp", "sop")
 WITH = {"sbo": "mlm+sbo"}
 """Objectives that use the noise of others."""
-EVERY = [name for name, one in OBJECTIVES.items() if not one().requires and not one.lays_out]
-"""Those of columns and of sequences of their own are in `test_layouts.py`."""
+EVERY = [name for name, one in OBJECTIVES.items() if not (one().requires or one.lays_out or one.groups_sentences)]
+"""Those of columns and of sequences of their own are in `test_layouts.py` and `test_layout_gradients.py`, of sentences
+in their own file."""
 RESTORING = [name for name, one in OBJECTIVES.items() if issubclass(one, RestoringObjective)]
 FORMATS: dict[str, Format] = {
     "nsp": "sentence-pair",
@@ -94,15 +96,6 @@ def corrupted(network: Network, objective: ObjectiveHead, batch: Batch, seed: in
     return batch
 
 
-def loss_of(network: Network, objective: ObjectiveHead, batch: Batch) -> Loss:
-    batch = objective.rewrite(batch, network, None)
-    return objective.loss(network, network(batch, objective.positions(batch)), batch, None)
-
-
-def number(loss: Loss) -> float:
-    return float(loss.total.detach())
-
-
 def log_probabilities(network: Network, states: Tensor) -> Tensor:
     assert isinstance(network.output.weight, Tensor)
     assert isinstance(network.output.bias, Tensor)
@@ -112,28 +105,7 @@ def log_probabilities(network: Network, states: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", EVERY)
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
     _, network, objective, batch = made(name)
-    loss = loss_of(network, objective, batch)
-    loss.total.backward()  # type: ignore[no-untyped-call]
-    trained = [
-        (key, one)
-        for sequence in (network, objective)
-        for key, one in sequence.named_parameters()
-        if one.grad is not None
-    ]
-    assert any(one.grad.abs().max() > 0 for _, one in trained)
-    generator = torch.Generator().manual_seed(4)
-    for key, parameter in trained:
-        gradient = parameter.grad
-        assert gradient is not None
-        direction = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-        sides = []
-        for step in (1e-6, -1e-6):
-            parameter.data.add_(direction, alpha=step)
-            with torch.no_grad():
-                sides.append(number(loss_of(network, objective, batch)))
-            parameter.data.sub_(direction, alpha=step)
-        slope = float((gradient * direction).sum())
-        assert (sides[0] - sides[1]) / 2e-6 == pytest.approx(slope, rel=1e-5, abs=1e-5), key
+    assert_finite_differences(network, objective, batch)
 
 
 @pytest.mark.parametrize("name", EVERY)

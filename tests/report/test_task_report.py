@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from firth.apply.predict import predict_labelled, without_labels
+from firth.apply.predict import predict_labelled
 from firth.fit.finetune import finetune
 from firth.fit.train import train
 from firth.metrics.measure import label_table, measure
@@ -21,6 +21,7 @@ from firth.tasks.examples import (
     SpanExample,
     TagExample,
     TextExample,
+    without_labels,
 )
 from firth.text.corpus import read_corpus
 from firth.tokens.recipe import TokenizerRecipe

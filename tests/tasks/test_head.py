@@ -7,18 +7,17 @@ import pytest
 import torch
 
 from firth.nets.batch import Batch
-from firth.tasks.groups import pad_groups, pool
+from firth.nets.groups import pad_groups, pool
 from firth.tasks.head import HeadEncoder, ScalarMix
 from firth.tasks.sequences import (
     InputSequence,
     SequenceBuilder,
-    original_offsets,
     pack,
     truncated_lengths,
-    without_leading_spaces,
 )
 from firth.text.corpus import read_corpus
 from firth.tokens.build import open_tokens
+from firth.tokens.offsets import original_offsets, without_leading_spaces
 from firth.tokens.recipe import TokenizerRecipe
 from tests.fit.small_nets import small
 

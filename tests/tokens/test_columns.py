@@ -14,11 +14,11 @@ from firth.text import corpus as corpus_module
 from firth.text.corpus import read_corpus
 from firth.tokens.build import open_store, open_tokens
 from firth.tokens.columns import BEGINS, OUTSIDE
+from firth.tokens.gazetteer import Gazetteer, read_gazetteer
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import FILES, TokenStore
 from firth.tokens.structure import make_columns
 from firth.tokens.tokenizer import Tokenizer
-from firth.tokens.units import Gazetteer, read_gazetteer
 
 NAMES = ("capitals", "phrases", "entities")
 RECIPE = TokenizerRecipe(model="wordpiece", vocab_size=400, lowercase=True, min_count=1)

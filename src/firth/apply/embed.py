@@ -85,7 +85,10 @@ def _max_tokens(model: Any, options: Mapping[str, str | int]) -> int | None:
     beside it, as in sentence-transformers.
     """
     has_layers = isinstance(model, HasLayers)
-    if options.get("pooling") not in ("whole", "first") or not has_layers or model.start_token != BOS:
+    if not has_layers or model.start_token != BOS:
+        return None
+    own = model.recipe.sentence.pooling if options.get("layer", "last") == "last" else None
+    if options.get("pooling", own) not in ("whole", "first"):
         return None
     from firth.nets.scoring import max_length
 

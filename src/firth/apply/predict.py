@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import tee
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -12,7 +11,7 @@ from firth.abilities import Predicts, TaskPredictor, for_task
 from firth.errors import AbilityError
 from firth.metrics.labels import matching_label
 from firth.progress import note
-from firth.tasks.examples import ChoiceExample, Example, SpanExample, TagExample, TextExample
+from firth.tasks.examples import Example, TagExample, TextExample, without_labels
 from firth.tasks.predictor import MetricInputs, Prediction, Predictor
 from firth.tasks.readers.columns import parse_columns
 from firth.tasks.readers.reader import read_task
@@ -62,25 +61,6 @@ def predict_file(
     yield from zip(examples, model.stream(map(without_labels, inputs)), strict=False)
     for line in reader.notes():
         note(line)
-
-
-def without_labels(example: Example) -> Example:
-    """A copy without the labels, which may be unknown to the model.
-
-    >>> without_labels(TextExample("a fine film", labels=("good",)))
-    TextExample(text='a fine film', other=None, labels=None, origin=Origin(source='', number=0))
-    """
-    match example:
-        case TextExample():
-            return replace(example, labels=None)
-        case TagExample():
-            return replace(example, tags=None)
-        case SpanExample():
-            return replace(example, answers=None)
-        case ChoiceExample():
-            return replace(example, label=None)
-        case _:
-            return replace(example, target=None)
 
 
 def evaluate_task(

@@ -11,6 +11,7 @@ import numpy as np
 
 from firth.apply.embed import require_embeds, text_vectors
 from firth.apply.score import file_lines
+from firth.apply.similarity import text_similarities
 from firth.arguments import require_strings
 from firth.errors import CorpusError
 from firth.vectors.index import ApproximateIndex, build_index
@@ -42,11 +43,13 @@ class SentenceIndex:
         return build_index(self.exact)
 
     def similar(self, query: str, count: int = 10, *, approximate: bool = False) -> list[tuple[str, float]]:
-        """The texts nearest to a query, which is not one of them, and their cosines, nearest first."""
+        """The texts nearest to a query, which is not one of them, and their similarities, nearest first."""
         (vector,) = self._embed([query])
         search = self.approximate if approximate else self.exact
         own = self._rows.get(query.strip())
-        return [(self.texts[row], score) for row, score in search.nearest(vector, count, [] if own is None else [own])]
+        found = search.nearest(vector, count, [] if own is None else [own])
+        scores = text_similarities(self.model, [score for _, score in found]).tolist()
+        return [(self.texts[row], score) for (row, _), score in zip(found, scores, strict=True)]
 
 
 def index_file(model: Any, path: Path, encoding: str | None = None, **options: Any) -> SentenceIndex:

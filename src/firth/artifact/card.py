@@ -1,6 +1,7 @@
 """Model cards: what a model is, what it was trained on, how well it does and how to use it, written from its manifest.
 
-A card is the same for the same model: it has no times and no names of machines.
+A card is the same for the same model: it has no times and no names of machines, unless the model was compressed, which
+is about its speed.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def make_card(manifest: Manifest, curve: str = "") -> str:
         _training(manifest),
         *([f"![The loss during training]({curve})"] if curve else []),
         "## Metrics",
-        _table(_metrics(manifest.metrics)) or "None were measured.",
+        _table(_metrics(_without_compression(manifest.metrics))) or "None were measured.",
+        *_compression(manifest.metrics.get("compression")),
         "## Use",
         _use(manifest.recipe),
     ]
@@ -163,7 +165,40 @@ def _metrics(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows[: _MAX_METRICS * (len(tasks) if isinstance(tasks, dict) else 1)]
 
 
-_VECTORS = (*("bag", "svd", "brown", "word2vec", "glove", "senses", "sif", "paragraph", "graph", "imported-vectors"),)
+def _without_compression(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in metrics.items() if name != "compression"}
+
+
+def _compression(found: Any) -> list[str]:
+    """What compression has cost: size, speed, memory and quality before and after, as measured on one machine."""
+    if not isinstance(found, dict) or not isinstance(found.get("lineage"), list):
+        return []
+    steps = [f"{plain(one.get('name'))} ({plain(one.get('method'))})" for one in found["lineage"]]
+    names = {
+        "mb": "MB on disk",
+        "ms": "ms for a text",
+        "texts_per_second": "texts per second",
+        "peak_mb": "MB in memory",
+    }
+    sides = [found.get(side, {}) for side in ("before", "after")]
+    rows = [(shown, *(plain(side.get(name, "")) for side in sides)) for name, shown in names.items()]
+    for name, one in found.get("sets", {}).items():
+        rows.append((plain(f"{one['metric']}, {name}"), *(_with_interval(one, side) for side in ("before", "after"))))
+    lines = ["| | before | after |", "|---|---|---|", *("| " + " | ".join(row) + " |" for row in rows)]
+    notes = [f"- {plain(line)}" for line in found.get("notes", [])]
+    origin = "Made smaller from: " + ", then ".join(steps) + "."
+    return ["## Compression", origin, "\n".join(lines), *(["\n".join(notes)] if notes else [])]
+
+
+def _with_interval(values: Mapping[str, Any], name: str) -> str:
+    low, high = values[f"{name}_interval"]
+    return f"{plain(values[name])} ({plain(low)} to {plain(high)})"
+
+
+_VECTORS = (
+    *("bag", "svd", "brown", "word2vec", "glove", "senses", "sif", "static", "paragraph", "graph", "imported-vectors"),
+    "quantised-vectors",
+)
 
 
 def _use(recipe: Mapping[str, Any]) -> str:

@@ -36,6 +36,7 @@ from firth.vectors.recipe import (
     ClassifierRecipe,
     GraphRecipe,
     ParagraphRecipe,
+    QuantisedRecipe,
     SenseRecipe,
     SifRecipe,
     SvdRecipe,
@@ -125,6 +126,13 @@ def _(recipe: SifRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -
     from firth.vectors.sif import restore_sif
 
     return restore_sif(recipe, arrays, tokenizer, layout)
+
+
+@restore.register
+def _(recipe: QuantisedRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> Any:
+    from firth.vectors.quantised import restore_quantised
+
+    return restore_quantised(recipe, arrays, tokenizer, layout)
 
 
 @restore.register

@@ -15,7 +15,8 @@ from firth.errors import ArgumentError
 FormatArgument = Annotated[
     str,
     Argument(
-        help="arpa, brown, fasttext, glove, huggingface or word2vec.", autocompletion=options.completion("formats")
+        help="arpa, brown, fasttext, glove, huggingface, onnx or word2vec.",
+        autocompletion=options.completion("formats"),
     ),
 ]
 
@@ -70,6 +71,8 @@ def export_(
     format: FormatArgument,
     path: Annotated[Path, Argument(help="The file or folder to write; .gz compresses, .bin is binary.")],
     task: options.Task = None,
+    pooling: Annotated[str | None, Option("--pooling", help="sentence-transformers: whole, first or max.")] = None,
+    unit: Annotated[bool, Option("--unit", help="sentence-transformers: normalise vectors.")] = False,
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
@@ -78,13 +81,17 @@ def export_(
     Example: firth export kn arpa kn.arpa
 
     Example: firth export sg word2vec sg.bin
+
+    Example: firth export bert sentence-transformers bert-st --pooling whole --unit
+
+    Example: firth export bert onnx bert-onnx
     """
-    from firth.artifact.formats import FORMATS, export_model
+    from firth.artifact.formats import FOLDERS, FORMATS, export_model
     from firth.files import require_free, require_new_file
 
     with checking_arguments():
         require_choice("format", format, FORMATS)
-    if format == "huggingface":
+    if format in FOLDERS:
         require_free(path)  # a folder is never replaced
     else:
         require_new_file(path, force, [model])
@@ -92,7 +99,7 @@ def export_(
     from firth.abilities import for_task
     from firth.artifact.models import load
 
-    report = export_model(for_task(load(model), task), format, path)
+    report = export_model(for_task(load(model), task), format, path, pooling=pooling, unit=unit)
     show(as_json, report, lambda: print_fields(report))
 
 

@@ -35,6 +35,8 @@ def check(
         check_reading(layout, encoding, [*(corpus or []), against])
         require_choice("segmenter", segmenter, ("rjieba", "jieba", "space"))
 
+    from firth.fit.check_labelled import check_labelled
+    from firth.fit.labelled_pairs import pair_columns
     from firth.progress import progress
     from firth.text.check import check_corpus
     from firth.text.corpus import read_corpus
@@ -42,6 +44,10 @@ def check(
     from firth.text.segment import make_segmenter
 
     reading: dict[str, Any] = {"field": field, "encoding": encoding, "segmenter": make_segmenter(segmenter, dictionary)}
+    if pair is None and all(pair_columns(one) is not None for one in corpus or ()):
+        labelled = check_labelled(corpus or [], against, encoding, reading["segmenter"])
+        show(as_json, labelled, lambda: _print_pairs(labelled))
+        return
     if pair is not None or all(map(is_parallel, corpus or ())):
         _check_pairs(corpus or [], pair, against, encoding, reading["segmenter"], as_json)
         return
@@ -72,6 +78,8 @@ def _check_pairs(
 
 def _print_pairs(report: dict[str, Any]) -> None:
     rows: dict[str, Any] = {"pairs": report["pairs"], "columns": ", ".join(report["columns"])}
+    if "labels" in report:
+        rows["labels"] = ", ".join(f"{label} {count:,}" for label, count in report["labels"].items())
     rows |= {name: f"{report[name]:.2%}" for name in ("duplicates", "repeated_sources", "identical")}
     for name in ("words", "characters", "empty"):
         rows[name] = ", ".join(f"{column} {value:,}" for column, value in report[name].items())

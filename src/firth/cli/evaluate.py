@@ -31,7 +31,8 @@ def evaluate(
     suite: Annotated[
         str,
         Argument(
-            help="words, analogies, context, probe, sentences, links, classify, task, translation, retrieval, pairs.",
+            help="words, analogies, context, senses, probe, sentences, links, classify, task, translation, retrieval, "
+            "pairs.",
             autocompletion=options.completion("suites"),
         ),
     ],
@@ -176,13 +177,14 @@ def predict(
     }
     labels: Counter[str] = Counter()
     printed: list[dict[str, Any]] = []
-    examples = truncated = 0
+    examples = truncated = dropped = 0
     with ExitStack() as stack:
         rows = stack.enter_context(new_file(out)) if out else None
         advance = stack.enter_context(progress("predicting", None, "examples" if is_task else "texts"))
         for examples, (_, answer) in enumerate(predict_file(predictor, file, **arguments), 1):
             row = {"line": examples - 1} | (answer if is_task else _label_row(answer, count))
             truncated += "truncated" in answer
+            dropped += answer.get("dropped_facts", 0)
             if not is_task:
                 labels[answer["label"]] += 1
             if rows:
@@ -192,6 +194,7 @@ def predict(
             advance(1)
     if is_task:
         summary = {"task": loaded.task, "examples": examples, "truncated": truncated}
+        summary |= {"dropped_facts": dropped} if dropped else {}
     else:
         summary = {"texts": examples, "labels": dict(labels.most_common())}
     details = {"out": str(out)} if out else {"predictions": printed}

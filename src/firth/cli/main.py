@@ -11,6 +11,7 @@ import firth
 from firth.cli import console
 from firth.cli.artifacts import export_, import_, info, verify
 from firth.cli.cache import cache
+from firth.cli.compress import compress
 from firth.cli.corpus import check
 from firth.cli.evaluate import evaluate, predict
 from firth.cli.noise import noise
@@ -50,7 +51,7 @@ def options_of_all(
 
 VERBS = (
     recipes, diff, check, noise, train, adapt, finetune, mix, score, generate, fill, similar, embed, predict, evaluate,
-    export_, import_, info, verify, serve, cache, demo,
+    compress, export_, import_, info, verify, serve, cache, demo,
 )  # fmt: skip
 for function in VERBS:
     app.command(function.__name__.rstrip("_"))(function)

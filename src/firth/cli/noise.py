@@ -25,6 +25,7 @@ def noise(
     encoding: options.Encoding = None,
     layout: options.Layout = "auto",
     entities: options.Entities = None,
+    knowledge: options.Knowledge = None,
     as_json: options.Json = False,
 ) -> None:
     """Measure what the objectives of a recipe do to a text, beside what their papers state; nothing is trained.
@@ -48,6 +49,7 @@ def noise(
         encoding=encoding,
         layout=layout,
         entities=entities,
+        knowledge=knowledge,
     )
     show(as_json, report, lambda: _print(report))
 

@@ -28,8 +28,10 @@ Pair = Annotated[
     str | None, Option("--pair", help="Parallel text: two columns, as en,de, or two files without a corpus.")
 ]
 Entities = Annotated[
-    Path | None, Option("--entities", help="Masked entities: a file of them, one a line, or of .spo triples.")
+    Path | None,
+    Option("--entities", help="Entities: a file of names, .spo triples, columns entity and name, or JSONL with spans."),
 ]
+Knowledge = Annotated[Path | None, Option("--knowledge", help="Networks that read entities: a trained graph (transe).")]
 Language = Annotated[str | None, Option("--language", help="Models of several languages: that of the text.")]
 UseSettings = Annotated[list[str] | None, Option("--set", help="Networks with a memory: memory.length=640, say.")]
 Layer = Annotated[str | None, Option("--layer", help="Networks: a number, last, mix (mean) or all (concatenated).")]

@@ -20,12 +20,13 @@ def summarise_artifact(facts: Mapping[str, Any]) -> dict[str, str]:
     rows: dict[str, Iterable[str] | str] = {
         "model": f"{facts['name']} ({facts['kind']}), {format_bytes(facts['bytes'])} in {facts['folder']}",
         **_describe_tasks(facts["recipe"]),
+        **_describe_lineage(facts["metrics"].get("compression")),
         "recipe": _describe_recipe(facts["name"], facts["recipe"]),
         "tokenizer": _describe_tokenizer(_tokenizer_of(facts["recipe"])),
         "text": _describe_text(facts["corpus"]),
         "budget": f"{budget['asked'] or 'none'} asked, spent: {', '.join(_amounts(budget['spent']))}",
         "seed": format_value(facts["seed"]),
-        "metrics": _scalars(facts["metrics"]),
+        "metrics": _scalars({name: value for name, value in facts["metrics"].items() if name != "compression"}),
         "versions": [f"{name} {facts['versions'][name]}" for name in _LIBRARIES if name in facts["versions"]],
         "files": facts["files"],
         "more": "firth info --all prints every field, firth verify checks every byte",
@@ -72,6 +73,24 @@ def _describe_recipe(name: str, recipe: dict[str, Any]) -> list[str]:
         return [f"{name}, as firth recipes lists it"]
     first, *others = (f"{field}={format_value(value)}" for field, (_, value) in changed.items())
     return [f"{name} with {first}", *others]
+
+
+def _describe_lineage(compression: Any) -> dict[str, Iterable[str] | str]:
+    """What a compressed model was made of, and what that cost."""
+    if not isinstance(compression, dict):
+        return {}
+    steps = [
+        f"{one['method']} of {one['name']} ({one['mb']:.1f} MB, {one['digest'][:12]})" for one in compression["lineage"]
+    ]
+    before, after = compression["before"], compression["after"]
+    return {
+        "lineage": steps,
+        "compression": [
+            f"{compression['smaller']:.3g} x smaller",
+            f"{compression['faster']:.3g} x faster",
+            f"{compression['metric']} {before['quality']:.4f} -> {after['quality']:.4f}",
+        ],
+    }
 
 
 def _describe_tasks(recipe: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -50,6 +50,7 @@ def train(
     licence: options.Licence = None,
     pair: options.Pair = None,
     entities: options.Entities = None,
+    knowledge: options.Knowledge = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a recipe on text and save it as an artifact.
@@ -86,6 +87,7 @@ def train(
         licence=licence,
         pair=pair,
         entities=entities,
+        knowledge=knowledge,
         reload=False,
     )
     _print_result(as_json, out)
@@ -108,15 +110,20 @@ def adapt(
     layout: options.Layout = "auto",
     licence: options.Licence = None,
     pair: options.Pair = None,
+    expand: Annotated[Path | None, Option("--expand", help="Word vectors whose words a network gets.")] = None,
+    entities: options.Entities = None,
+    knowledge: options.Knowledge = None,
     as_json: options.Json = False,
 ) -> None:
     """Continue training on domain text: extend a vocabulary, add n-gram counts, train vectors and networks further.
 
     Example: firth adapt kn --add june.txt --remove may.txt -o kn-june
+
+    Example: firth adapt quick --expand glove -o quick-large
     """
     with checking_arguments():
-        if not (corpus or add or remove or pair):
-            raise ArgumentError("nothing to adapt to was given: name a corpus, or --add or --remove.")
+        if not (corpus or add or remove or pair or expand):
+            raise ArgumentError("nothing to adapt to was given: name a corpus, or --add, --remove or --expand.")
         check_budget(budget)
         check_reading(layout, encoding, [*(corpus or []), valid])
         check_licence(licence)
@@ -139,6 +146,9 @@ def adapt(
         layout=layout,
         licence=licence,
         pair=pair,
+        expand=expand,
+        entities=entities,
+        knowledge=knowledge,
     )
     _print_result(as_json, out)
 
@@ -190,7 +200,7 @@ def finetune(
     task: Annotated[
         str,
         Argument(
-            help="classify, pair, tag, span, choice, generate, or many at once.",
+            help="classify, pair, tag, span, choice, generate, typing, relation, or many at once.",
             autocompletion=options.completion("tasks"),
         ),
     ],
@@ -209,6 +219,10 @@ def finetune(
     task_text: Annotated[bool, Option("--task-text", help="Also pre-train on the text of the examples.")] = False,
     budget: Annotated[str | None, Option("--budget", help="Of each pre-training stage, or of fine-tuning.")] = None,
     decoder: Annotated[Path | None, Option("--decoder", help="generate: a decoder for the encoder MODEL.")] = None,
+    knowledge: Annotated[
+        Path | None, Option("--knowledge", help="classify, pair, tag: a graph of facts to insert into texts, .spo.")
+    ] = None,
+    shuffle_graph: Annotated[bool, Option("--shuffle-graph", help="Permute the objects of its facts first.")] = False,
     search: Annotated[bool, Option("--search", help="Search 18 rates, batch sizes and epochs.")] = False,
     seeds: Annotated[int, Option("--seeds", min=1, help="Number of runs with other seeds; keeps the best.")] = 1,
     seed: options.Seed = 0,
@@ -222,10 +236,12 @@ def finetune(
     Example: firth finetune bert classify --train reviews.train.tsv --dev reviews.dev.tsv -o sentiment
 
     Example: firth finetune bert many --tasks tasks.toml -o several
+
+    Example: firth finetune bert tag --train ner.train.txt --dev ner.dev.txt --knowledge medical.spo -o kbert
     """
     with checking_arguments():
         check_task(task, strategy, field or [])
-        single = {"--test": test, "--field": field, "--decoder": decoder}
+        single = {"--test": test, "--field": field, "--decoder": decoder, "--knowledge": knowledge}
         check_examples(task, tasks, {"--train": train, "--dev": dev, **single})
         check_budget(budget)
         check_reading("auto", None, [domain])
@@ -238,6 +254,7 @@ def finetune(
     run: Callable[..., Any] = finetune_all if several else run_one
     examples = {"train": train, "dev": dev, "test": test, "tasks": tasks, "columns": field or [], "skip_bad": skip_bad}
     stages = {"domain": domain, "task_text": task_text, "budget": budget, "decoder": decoder, "random": random}
+    stages |= {"knowledge": knowledge, "shuffle_graph": shuffle_graph}
     running = {"seed": seed, "threads": threads, "resume": resume, **several}
     run(model, task, out=out, strategy=strategy, settings=settings or [], **examples, **stages, **running)
     facts = artifact_info(out)
@@ -250,6 +267,10 @@ def _print_finetuned(facts: dict[str, Any]) -> None:
         spread = format_interval({"mean_interval": row.get("interval")}, "mean")
         print(f"{row['metric']} {format_value(row['mean'])}{spread}  {' '.join(row['settings'])}".rstrip())
     print_fields({name: metrics[name] for name in ("examples", "steps", "trainable_parameters")})
+    if "knowledge" in metrics:
+        names = ("triples", "names", "facts", "examples_with_facts", "dropped_facts")
+        found = (f"{format_value(metrics['knowledge'][name])} {name.replace('_', ' ')}" for name in names)
+        print(f"knowledge: {', '.join(found)}")
     for stage in metrics["stages"]:
         before, after = map(format_value, (stage["dev_loss_before"], stage["dev_loss"]))
         effect = "" if stage["dev_loss"] is None else f", loss on the text of the dev examples from {before} to {after}"

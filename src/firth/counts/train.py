@@ -60,17 +60,43 @@ def train_ngram(
         parameters = dict(plan.parameters)
         del plan
     uniform = 1 / words if backs_off_to_uniform(recipe) else 0.0
-    trie, table = prune(recipe, trie, table, uniform, threads)
-    codebooks = np.zeros((0, 0))
-    if recipe.precision == "8bit":
-        codes, codebooks = quantise(trie, table.logp)
-        rounded = dequantise(trie, codes, codebooks)
-        bow = table.bow if recipe.smoothing == "stupid" else renormalise(trie, rounded, uniform, threads)
-        parameters["quantised_perplexity_ratio"] = _perplexity_ratio(trie, table.logp, rounded)
-        table = BackoffTable(codes, bow)
+    trie, table, codebooks, further = shrink(recipe, trie, table, uniform, threads)
+    parameters |= further
     return NgramModel(
         recipe, tokenizer, layout, trie, table.logp, table.bow, unknown_word_model,
         codebooks=codebooks, church_gale=buckets, parameters=parameters,
+    )  # fmt: skip
+
+
+def shrink(
+    recipe: NgramRecipe, trie: Trie, table: BackoffTable, uniform: float, threads: int | None
+) -> tuple[Trie, BackoffTable, npt.NDArray[np.float64], dict[str, Any]]:
+    """A table pruned and quantised as the recipe says, with its codebooks and what was measured."""
+    trie, table = prune(recipe, trie, table, uniform, threads)
+    if recipe.precision != "8bit":
+        return trie, table, np.zeros((0, 0)), {}
+    codes, codebooks = quantise(trie, table.logp)
+    rounded = dequantise(trie, codes, codebooks)
+    bow = table.bow if recipe.smoothing == "stupid" else renormalise(trie, rounded, uniform, threads)
+    ratio = _perplexity_ratio(trie, table.logp, rounded)
+    return trie, BackoffTable(codes, bow), codebooks, {"quantised_perplexity_ratio": ratio}
+
+
+def compress_ngram(model: NgramModel, prune: float, precision: str, threads: int | None = None) -> NgramModel:
+    """The model without n-grams whose removal raises perplexity by less than a fraction `prune`, and quantised.
+
+    Probabilities of what is kept are those of the model; back-off weights are recomputed, so all sum to one.
+    """
+    table = BackoffTable(model.logp, model.bow)
+    if model.codebooks.size:
+        table = BackoffTable(dequantise(model.trie, model.logp, model.codebooks), model.bow)
+    recipe = replace(model.recipe, prune=prune, precision=precision, min_counts="1")
+    words = int(predictable_words(model.trie.vocab_size, recipe.vocabulary == "open").sum())
+    uniform = 1 / words if backs_off_to_uniform(recipe) else 0.0
+    trie, table, codebooks, further = shrink(recipe, model.trie, table, uniform, threads)
+    return NgramModel(
+        recipe, model.tokenizer, model.layout, trie, table.logp, table.bow, model.unknown_word_model,
+        codebooks=codebooks, church_gale=model.church_gale, parameters=model.parameters | further,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from firth.artifact.any_model import AnyModel
 from firth.artifact.folder import Artifact, open_artifact
 from firth.artifact.models import load, save
 from firth.counts.ngram import NgramModel
-from firth.errors import AbilityError, BudgetError, RecipeError
+from firth.errors import AbilityError, ArgumentError, BudgetError, RecipeError
 from firth.files import require_free
 from firth.fit.checkpoints import clear_finished, is_finished, require_place, training_place
 from firth.fit.count_arithmetic import (
@@ -26,6 +26,8 @@ from firth.fit.count_arithmetic import (
     text_counts,
 )
 from firth.fit.counts import count_metrics
+from firth.fit.knowledge import ERNIE, knowledge_of, reading_entities
+from firth.fit.mixed_corpus import mixes_sources, open_sources
 from firth.fit.resolve import is_unset, without_dropout
 from firth.fit.run import (
     Budget,
@@ -38,7 +40,7 @@ from firth.fit.run import (
     open_pairs,
     with_licence,
 )
-from firth.fit.train import reads_pairs, require_pairs, token_metrics
+from firth.fit.train import open_gazetteer, reads_pairs, require_pairs, token_metrics
 from firth.fit.vectors import adapt_vectors
 from firth.nets.recipe import NetRecipe
 from firth.progress import note
@@ -55,8 +57,14 @@ from firth.vectors.model import VectorModel
 from firth.vectors.recipe import Word2vecRecipe
 
 _VECTOR_FIELDS = ("epochs", "lr", "mode", "subsample", "negatives", "window")  # that may be changed
-_NET_FIELDS = ("objectives", "sequence.format", "learning", "dropout", "tokenizer.vocab_size")  # that may be changed
-_FIXED_NET_FIELDS = ("tokenizer", "embedding", "encoder", "decoder", "visibility", "output", "languages")
+_NET_FIELDS = (
+    *("objectives", "sequence.format", "sentence.pooling", "sentence.similarity", "learning", "dropout"),
+    "tokenizer.vocab_size",
+)
+"""Fields of networks that may be changed."""
+_FIXED_NET_FIELDS = (
+    *("tokenizer", "embedding", "encoder", "decoder", "visibility", "output", "languages", "sentence", "entities"),
+)
 _FINETUNED = ("task", "many")  # types of recipes of models whose network can be trained further
 _SAMPLE = 1000  # documents by which a language is guessed
 _GROWTH = 1.25  # factor by which a vocabulary grows by default
@@ -78,6 +86,9 @@ def adapt(
     layout: str = "auto",
     licence: str | None = None,
     pair: str | None = None,
+    expand: str | Path | None = None,
+    entities: str | Path | None = None,
+    knowledge: str | Path | None = None,
 ) -> AnyModel:
     """The model after further training on the corpora, saved in the folder `out`.
 
@@ -86,7 +97,10 @@ def adapt(
     with `remove` subtracted. Skip-gram, CBOW and fastText vectors are trained further, with new words. Networks, also
     those of fine-tuned models, are trained further with the same tokens as long as `budget` allows; `resume` continues
     an interrupted run. `licence` is that of the corpora, which is recorded after the licence of the model's own text.
-    `pair` names the columns of parallel text, or two files without a corpus.
+    `pair` names the columns of parallel text, or two files without a corpus. `expand` is the folder of word vectors
+    whose words a network of whole words gets, by a linear map; nothing is trained. With `knowledge`, the folder of a
+    trained graph, a BERT becomes an ERNIE that reads its entities. `entities` is a file that names them, or without
+    `knowledge` one of entities that are masked as a whole, for models such as ernie.
     """
     folder, settings = require_path(out, "out", "the folder to write"), setting_list(settings)
     add, remove = require_list(add, "add"), require_list(remove, "remove")
@@ -104,10 +118,17 @@ def adapt(
         )
     else:
         require_free(folder)
-    if not (corpora or add or remove or pair):
-        raise RecipeError("nothing to adapt to was given: name a corpus, or --add or --remove.")
+    if not (corpora or add or remove or pair or expand):
+        raise RecipeError("nothing to adapt to was given: name a corpus, or --add, --remove or --expand.")
     old = without_tasks(load(model))
+    if expand is not None:
+        return _expand(artifact, old, expand, folder, bool(corpora or add or remove or pair or settings or budget))
     require_pairs(old.recipe, pair)
+    if knowledge is not None and not is_net:
+        raise ArgumentError("--knowledge is for networks as BERT: leave it out.")
+    graph = knowledge_of(old, knowledge, entities) if is_net else None
+    masking = override(old.recipe, settings) if is_net else old.recipe
+    gazetteer = open_gazetteer(masking, entities) if graph is None else graph.gazetteer
     _require_own_format(old)
     own_licence = artifact.manifest.corpus.get("licence")
     joined = join_licences(own_licence, licence) if corpora or add or pair else own_licence
@@ -119,6 +140,9 @@ def adapt(
         if isinstance(recipe, NetRecipe) and recipe.embedding.languages:
             language = recipe.language or _language_of(old, texts)
             return open_languages(texts, 1.0, language, field=field, encoding=encoding, layout=kind)
+        wanted = override(recipe, settings) if isinstance(recipe, NetRecipe) else None
+        if isinstance(wanted, NetRecipe) and mixes_sources(wanted):
+            return open_sources(wanted, texts, field=field, encoding=encoding, layout=kind)
         return open_corpus(texts, field, encoding, kind)
 
     if isinstance(old, NgramModel):
@@ -144,11 +168,24 @@ def adapt(
         settings=settings,
         licence=joined,
         start=artifact.manifest.files["model.safetensors"].sha256 if is_net else None,
+        gazetteer=gazetteer,
+        knowledge=graph,
     )
+    name = base_name(artifact.manifest.name) if knowledge is None else ERNIE
     adapt_model = _adapt_net if is_net else _adapt_vectors if is_word2vec else _adapt_tokenizer
     with training_place(folder, resume):
-        adapt_model(old, run).save(folder, run, base_name(artifact.manifest.name), run.seed, {})
+        adapt_model(old, run).save(folder, run, name, run.seed, {})
     return cast(AnyModel, load(folder, verify=False))
+
+
+def _expand(artifact: Artifact, old: Any, vectors: str | Path, out: Path, has_more: bool) -> AnyModel:
+    """A network with the words of other vectors."""
+    from firth.fit.expansion import adapt_by_expansion
+
+    if has_more:
+        raise RecipeError("--expand adds words to a model as it is: leave the text, --set and --budget out.")
+    adapt_by_expansion(artifact, old, require_path(vectors, "expand", "the folder of word vectors"), out)
+    return cast(AnyModel, load(out, verify=False))
 
 
 def _require_own_format(old: Any) -> None:
@@ -181,15 +218,21 @@ def _adapt_net(old: Any, run: TrainingRun) -> TrainingResult:
     from firth.fit.backbones import grow_vocabulary
     from firth.fit.nets import train_net
 
-    recipe = cast(NetRecipe, override(old.recipe, run.settings))
-    if not recipe.objectives:
+    if not old.recipe.objectives:
         raise AbilityError("the network was made of word vectors and has no objective: adapt the vectors instead.")
+    is_new = run.knowledge is not None and not old.recipe.entities.width
+    original = reading_entities(old.recipe, run.knowledge) if run.knowledge and is_new else old.recipe
+    recipe = cast(NetRecipe, override(original, run.settings))
     tokens = old.recipe.tokenizer
     if tokens != recipe.tokenizer == replace(tokens, vocab_size=recipe.tokenizer.vocab_size):
         old = grow_vocabulary(old, run.corpus, recipe.tokenizer.vocab_size or 0, run.threads)
         recipe, run = replace(recipe, tokenizer=old.recipe.tokenizer), replace(run, tokenizer=old.tokenizer)
-    wanted, given = without_dropout(recipe), without_dropout(old.recipe)
-    changed = [part for part in _FIXED_NET_FIELDS if getattr(wanted, part) != getattr(given, part)]
+    own = old.recipe.sentence
+    similar = replace(recipe.sentence, pooling=own.pooling, similarity=own.similarity)
+    wanted = replace(without_dropout(recipe), sentence=similar)
+    given = without_dropout(replace(original, tokenizer=old.recipe.tokenizer))
+    fixed = [part for part in _FIXED_NET_FIELDS if part != "entities" or not is_new]
+    changed = [part for part in fixed if getattr(wanted, part) != getattr(given, part)]
     if changed:
         raise RecipeError(f"adapting keeps the network: set {', '.join(_NET_FIELDS)} only, not {changed[0]}.")
     note_poor_coverage(old.tokenizer, run.corpus.sentences())

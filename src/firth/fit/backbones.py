@@ -160,6 +160,8 @@ def grow_vocabulary(model: NetModel, corpus: Corpus, size: int, threads: int | N
         raise AbilityError(
             f"the vocabulary of a network with output.kind={model.recipe.output.kind} cannot grow: adapt it as it is."
         )
+    if any(name.endswith("embedding.tokens.weight") for name in model.heads):
+        raise AbilityError("the vocabularies of two networks cannot grow by text: add words with adapt --expand.")
     tokenizer = extend_tokenizer(model.tokenizer, corpus, size, threads)
     pieces = [_pieces(model.tokenizer, token) for token in tokenizer.vocabulary[len(model.tokenizer) :]]
     counts = np.concatenate([model.counts, np.ones(len(pieces), dtype=np.int64)])

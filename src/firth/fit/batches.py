@@ -102,6 +102,14 @@ class Batches:
         """The number of pairs that do not fit."""
         return 0
 
+    def remarks(self) -> list[str]:
+        """What the user should know about the text."""
+        return []
+
+    def metrics(self) -> dict[str, int]:
+        """Counts of what is not trained on, for the manifest."""
+        return {}
+
     @property
     def fill(self) -> float:
         """The fraction of positions in the first epoch that are not padding."""

@@ -43,7 +43,7 @@ def is_unfinished(folder: Path) -> bool:
 
 def is_resumable(folder: Path) -> bool:
     """Whether training into a folder was begun, in the folder or in its stages or runs, and can be continued."""
-    begun = (folder.parent / f"{folder.name}.{kind}" for kind in ("stages", "runs"))
+    begun = (folder.parent / f"{folder.name}.{kind}" for kind in ("stages", "runs", "compress"))
     return is_unfinished(folder) or any(path.is_dir() for path in begun)
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from firth.arguments import require_list, require_path
 from firth.artifact.folder import open_artifact
 from firth.artifact.models import load
-from firth.errors import RecipeError, near_miss
+from firth.errors import ArgumentError, RecipeError, near_miss
 from firth.fit.backbones import (
     backbone,
     causal_network,
@@ -21,6 +21,7 @@ from firth.fit.backbones import (
 )
 from firth.fit.checkpoints import clear_finished, is_finished, require_place, training_place
 from firth.fit.examples import Examples, read_all
+from firth.fit.facts import graph_metrics, open_graph
 from firth.fit.linear import has_no_states, require_linear, train_linear
 from firth.fit.many import finetune_many
 from firth.fit.resolve_task import FinetuneConfig, labels_of, with_known_labels, writes_labels
@@ -58,6 +59,8 @@ def finetune(
     task_text: bool = False,
     budget: str | None = None,
     decoder: str | Path | None = None,
+    knowledge: str | Path | None = None,
+    shuffle_graph: bool = False,
 ) -> Predictor | ManyModel:
     """The model fine-tuned for a task on labelled examples, saved in the folder `out`.
 
@@ -67,16 +70,23 @@ def finetune(
     strategy ulmfit always has such a stage, on the domain or else on the examples, with lower rates in lower layers. A
     model without hidden states or vectors, such as an n-gram model or a tokenizer, gets a linear baseline on its tokens
     instead. To generate, the model encodes and decodes by itself, or a `decoder`, another model with the same tokens,
-    attends to its hidden states. The task `many` is several at once, which the file `tasks` lists.
+    attends to its hidden states. The task `many` is several at once, which the file `tasks` lists. `knowledge` is a
+    file of triples: the facts about names that occur in a text are inserted there, and are saved with the model;
+    `shuffle_graph` permutes the objects of all triples first, to tell whether the facts help.
     """
     if decoder is not None and task in TASKS and task != "generate":
         raise RecipeError(f"{task} generates no text: leave --decoder out, or choose the task generate.")
     if task not in (*TASKS, MANY):
         raise RecipeError(f"there is no task {task!r}: {near_miss(task, (*TASKS, MANY))}")
-    single = {"--test": test, "--field": columns, "--decoder": decoder}
+    single = {"--test": test, "--field": columns, "--decoder": decoder, "--knowledge": knowledge}
     check_sources(task, tasks, {"--train": train, "--dev": dev, **single})
     folder, model = require_path(out, "out", "the folder to write"), require_path(model, "model", "a saved model")
     settings, columns = setting_list(settings), require_list(columns, "columns")
+    graph = None if knowledge is None else open_graph(knowledge, task)
+    if shuffle_graph:
+        if knowledge is None:
+            raise ArgumentError("--shuffle-graph permutes a knowledge graph: give one with --knowledge.")
+        settings = [*settings, "knowledge.shuffled=true"]
     if is_finished(folder, resume):
         clear_finished(folder)
         remove_stages(folder)
@@ -94,7 +104,7 @@ def finetune(
     shared: dict[str, Any] = {"task": kind, "out": folder, "settings": settings, "columns": columns, "seed": seed}
     if has_no_states(artifact):
         options = {"--strategy": strategy, "--random": random, "--domain": domain, "--task-text": task_text}
-        require_linear(artifact, task, options | {"--budget": budget, "--decoder": decoder})
+        require_linear(artifact, task, options | {"--budget": budget, "--decoder": decoder, "--knowledge": knowledge})
     examples, dev_examples = read(train), read(dev)
     if has_no_states(artifact):
         test_examples, labels = None if test is None else read(test), labels_of(kind, examples)[0]
@@ -134,6 +144,7 @@ def finetune(
         start=digest,
         decoder=decoder_model,
         earlier=earlier_tasks(origin),
+        graph=graph,
         **shared,
     )
     with training_place(folder, resume), torch_settings(threads):
@@ -148,6 +159,11 @@ def finetune(
 def _save(run: FinetuneRun, trainer: NetTrainer, name: str, stages: list[dict[str, Any]]) -> TaskModel:
     """Write the model with its metrics, and load it."""
     metrics = training_metrics(run, trainer)
-    metrics |= {"examples": len(run.config.train), "stages": stages, **run.final_metrics()}
+    metrics |= {
+        "examples": len(run.config.train),
+        "stages": stages,
+        **run.final_metrics(),
+        **graph_metrics(run.config.graph, run.batches.examples),
+    }
     save_run(run, trainer, run.model, f"{base_name(name)}-{run.config.task}", metrics)
     return cast(TaskModel, load(run.config.out, verify=False))

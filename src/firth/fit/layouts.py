@@ -16,6 +16,7 @@ import torch
 from firth.errors import CorpusError
 from firth.fit.batches import Batches, Cursor
 from firth.fit.mixture import ROUND, MixtureSource, power_weights
+from firth.fit.parallel import make_batches
 from firth.fit.resolve import is_unset
 from firth.fit.rows import BatchRows, PackedRows, bounds_of
 from firth.fit.staged import StagedSource
@@ -132,7 +133,7 @@ def staged_batches(
     """The batches of a text in each stage of a recipe."""
     laid_out = [one for one in objectives if isinstance(one, LaidOutHead)]
     if not laid_out:
-        return StagedSource({begin: Batches(recipe, store, objectives, seed, begin) for begin in recipe.stages})
+        return StagedSource({begin: make_batches(recipe, store, objectives, seed, begin) for begin in recipe.stages})
     known = {one.name for one in laid_out if set(one.objective.requires) <= store.columns.keys()}
     found = {one.name: one.find(stored_text(store)) if one.name in known else NO_EXAMPLES for one in laid_out}
     others = [one for one in objectives if one not in laid_out]

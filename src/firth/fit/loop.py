@@ -125,13 +125,15 @@ class TrainingModule(nn.Module):
 
     def expected_flops(self) -> float:
         """Floating-point operations of forward and backward per token of text, in batches without padding."""
-        recipe, texts = self.network.recipe, (False, True)
-        groups = [[one for one in self.objectives if one.objective.needs_translations is two] for two in texts]
+        recipe, together = self.network.recipe, dict[str, list[ObjectiveHead]]()
+        for one in self.objectives:
+            key = one.name if one.objective.groups_sentences else f"all of {one.objective.source}"
+            together.setdefault(key, []).append(one)
         lengths = {recipe.sequence.length: 1 - recipe.learning.short_phase}
         if recipe.learning.short_phase:
             lengths[short_length(recipe)] = recipe.learning.short_phase
         return sum(
-            share * max(self._expected_flops(heads, length) for heads in groups if heads)
+            share * max(self._expected_flops(heads, length) for heads in together.values())
             for length, share in lengths.items()
         )
 
@@ -142,7 +144,7 @@ class TrainingModule(nn.Module):
             source, target = (max(1, round(side * length)) for side in sides)
             return BACKWARD * sides[1] * network.flops(target, 1.0, source, 1.0)
         counts = {one: one.expected_counts(length) for one in heads}
-        predicted = min(1.0, sum(sum(each.values()) for each in counts.values()))
+        predicted = min(1.0, sum(one.expected_positions(length) for one in heads))
         outputs = sum(counts[one][one.name] for one in heads if one.objective.needs_output)
         position = network.flops(length, predicted, length, outputs)
         position += sum(one.flops_per_token(network, length, counts[one]) for one in heads)

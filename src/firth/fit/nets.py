@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,17 +16,20 @@ import torch
 from firth.cores import cores
 from firth.errors import RecipeError
 from firth.fit import resolve
-from firth.fit.batches import Batches, vocabulary_of
+from firth.fit.batches import Batches, Cursor, vocabulary_of
 from firth.fit.cost import TrainingCosts
+from firth.fit.knowledge import KnowledgeArrays, note_links, require_knowledge, with_entities, without_common_words
 from firth.fit.languages import language_mixture, with_languages
 from firth.fit.layer_rates import pretraining_groups
 from firth.fit.layouts import staged_batches, with_material
 from firth.fit.loop import BatchSource, TrainingModule, make_training_module, measure_losses, weighted_sum
+from firth.fit.mixed_corpus import mixes_sources, with_sources
 from firth.fit.mixture import MixtureSource
 from firth.fit.optimisers import make_optimiser
 from firth.fit.parallel import make_batches
 from firth.fit.preflight import describe, make_plan
 from firth.fit.run import TrainingResult, TrainingRun
+from firth.fit.source_mixture import SourceMixture, source_mixture
 from firth.fit.staged import StagedSource
 from firth.fit.trainer import NetTrainer, note_threads, torch_settings
 from firth.fit.units import note_units, recipe_columns
@@ -57,13 +61,21 @@ _VALID_FRACTION = 0.01  # of the tokens of a run
 def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None) -> TrainingResult:
     """The network trained on the corpus within the budget; with `start`, its parameters are trained further."""
     recipe = with_languages(recipe, run.corpus, further=start is not None)
+    recipe = with_sources(recipe, run.corpus, further=start is not None)
+    require_knowledge(recipe, run.knowledge)
+    run = _without_common_words(recipe, run)
     if run.tokenizer is None and run.named:
         recipe, reason = resolve.resolve_vocabulary(recipe, run.settings, run.corpus)
         if reason:
             note(f"chosen: {reason}")
-    tokenizer, store = run.open_tokens(recipe.tokenizer, recipe_columns(recipe, run.gazetteer))
+    tokenizer, store = run.open_tokens(recipe.tokenizer, recipe_columns(recipe, run.gazetteer, run.knowledge))
     recipe = with_material(recipe, store, run.settings, further=start is not None)
     note_units(recipe.columns, store, run.gazetteer)
+    links: dict[str, float] = {}
+    entities = None
+    if run.knowledge is not None:
+        entities = run.knowledge.arrays(tokenizer)
+        recipe, links = with_entities(recipe, entities), note_links(store, run.knowledge)
     if run.seed < 0:
         raise RecipeError(f"--seed {run.seed} must be 0 or more.")
     if not recipe.objectives:
@@ -77,9 +89,19 @@ def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None
     recipe = _resolve(recipe, run, tokenizer, store, costs)
     resolve.require_memory(recipe, costs, memory_available())
     with torch_settings(run.threads):
-        trainer = open_trainer(recipe, run, tokenizer, store, start, costs)
+        trainer = open_trainer(recipe, run, tokenizer, store, start, costs, entities)
         trainer.train()
-        return _result(trainer, run, tokenizer, store, start)
+        result = _result(trainer, run, tokenizer, store, start)
+        return result if run.knowledge is None else replace(result, metrics={**result.metrics, **links})
+
+
+def _without_common_words(recipe: NetRecipe, run: TrainingRun) -> TrainingRun:
+    """The run with names that its network can tell from ordinary words; those of a trained network are kept."""
+    tokens = recipe.tokenizer if run.tokenizer is None else run.tokenizer.recipe
+    if run.knowledge is None or not run.knowledge.source or not tokens.lowercase:
+        return run
+    knowledge = without_common_words(run.knowledge, run.corpus.sentences())
+    return replace(run, knowledge=knowledge, gazetteer=knowledge.gazetteer)
 
 
 def _resolve(
@@ -106,8 +128,9 @@ def open_trainer(
     store: TokenStore,
     start: NetModel | None,
     costs: TrainingCosts | None = None,
+    entities: KnowledgeArrays | None = None,
 ) -> NetTrainer:
-    """A new or resumed run with its plan."""
+    """A new or resumed run with its plan; the network reads `entities`."""
     if recipe.learning.patience and run.valid is None:
         raise RecipeError("learning.patience waits for progress on held-out text: give some with --valid.")
     resolve.require_dropout(recipe)
@@ -115,7 +138,9 @@ def open_trainer(
     vocabulary, valid = costs.vocabulary, run.open_valid(tokenizer, recipe_columns(recipe, run.gazetteer))
     settings = recipe_to_json(recipe)
     settings["learning"].pop("lr")  # a resumed run may use another one
-    checkpointer = run.checkpointer(settings, store, valid=valid.digest if valid else None, start=run.start)
+    knowledge = {} if run.knowledge is None else {"knowledge": run.knowledge.digest}
+    held_out_digest = valid.digest if valid else None
+    checkpointer = run.checkpointer(settings, store, valid=held_out_digest, start=run.start, **knowledge)
     checkpoint = checkpointer.load() if checkpointer is not None else None
     vectors, spent = None, 0.0
     if checkpoint is None and start is None and recipe.embedding.init == "vectors":
@@ -127,20 +152,24 @@ def open_trainer(
     # Output layers depend on token counts: in further training, those of the original text.
     counted = vocabulary if start is None else Vocabulary(tokenizer.vocabulary, start.counts)
     module = make_training_module(recipe, counted, run.seed, vectors)
+    if run.auxiliary is not None:
+        head = run.auxiliary(module.network, module.objectives)
+        module.heads[head.name] = head
     module.network.output.prepare(store)
+    if entities is not None and module.network.entities is not None:
+        module.network.entities.fill(*entities)
     if start is not None:
-        names = {name: name if name.startswith("heads.") else f"network.{name}" for name in start.arrays()}
-        module.restore(module.arrays() | {names[name]: array for name, array in start.arrays().items()})
+        # Entities were filled in: a larger vocabulary changes the tokens of their names.
+        given = {name: array for name, array in start.arrays().items() if not name.startswith("entities.")}
+        names = {name: name if name.startswith("heads.") else f"network.{name}" for name in given}
+        module.restore(module.arrays() | {names[name]: array for name, array in given.items()})
     objectives = module.objectives
     batches = _open_batches(recipe, run, run.corpus, tokenizer, store, objectives)
     began = time.monotonic() - spent
     if batches.split:
         note(f"{batches.split:,} sentences were longer than {recipe.sequence.length} tokens and were split")
-    if isinstance(batches, Batches) and batches.left_out:
-        note(
-            f"{batches.left_out:,} of {store.info.documents:,} pairs are left out: a side has no token, or more than "
-            f"fit into {recipe.sequence.length}"
-        )
+    for remark in batches.remarks() if isinstance(batches, Batches | SourceMixture) else ():
+        note(remark)
     if checkpoint is None:
         plan = _plan(recipe, run, module, batches, costs, began)
     else:
@@ -192,6 +221,8 @@ def _open_batches(
     """The batches of a text, or the mixture of those of several languages; of several stages those of each."""
     if isinstance(corpus, MultilingualCorpus):
         return language_mixture(recipe, corpus, tokenizer, heads, run.seed, run.threads)
+    if corpus is not None and mixes_sources(recipe):
+        return source_mixture(recipe, corpus, tokenizer, heads, run.seed, run.threads)
     if len(recipe.stages) > 1 or any(one.lays_out for one in recipe.objectives):
         return staged_batches(recipe, store, heads, run.seed)
     return make_batches(recipe, store, heads, run.seed)
@@ -242,8 +273,10 @@ def _result(
         "losses": last["losses"],
         "split_sentences": trainer.batches.split,
     }
-    if isinstance(trainer.batches, Batches) and trainer.batches.left_out:
-        metrics["left_out_pairs"] = trainer.batches.left_out
+    if isinstance(trainer.batches, Batches):
+        metrics |= trainer.batches.metrics()
+    if isinstance(trainer.batches, SourceMixture):
+        metrics |= trainer.batches.metrics(Cursor(state.epoch, state.row))
     if valid is not None:
         metrics["valid_loss"] = state.best if trainer.best else valid["valid_loss"]
     if state.first is not None:

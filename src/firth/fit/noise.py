@@ -14,6 +14,7 @@ import torch
 from firth.errors import ArgumentError, RecipeError
 from firth.fit import resolve
 from firth.fit.batches import Batches, Cursor, vocabulary_of
+from firth.fit.knowledge import note_links, open_knowledge, require_knowledge, with_entities, without_common_words
 from firth.fit.layouts import LaidOutBatches, ObjectiveMixture, staged_batches, with_material
 from firth.fit.run import Text, open_corpus
 from firth.fit.units import note_units, recipe_columns
@@ -27,9 +28,9 @@ from firth.objectives.sequences import Integers
 from firth.recipes.table import find_recipe
 from firth.recipes.values import Settings, override, setting_list
 from firth.tokens.build import open_tokens
+from firth.tokens.gazetteer import read_gazetteer
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import MASK
-from firth.tokens.units import read_gazetteer
 
 TOKENS = 200_000
 """Tokens of text that are measured by default."""
@@ -46,6 +47,7 @@ def noise(
     encoding: str | None = None,
     layout: str = "auto",
     entities: str | Path | None = None,
+    knowledge: str | Path | None = None,
 ) -> dict[str, Any]:
     """For each objective of a recipe what it does to a text and what its paper states; nothing is trained.
 
@@ -54,22 +56,30 @@ def noise(
     Shares are of the tokens of text (`chosen`, `predicted`), of the chosen tokens (`masked`, `random`, `kept`), of the
     sequences (`first` and `last`: whose first or last token is chosen), of the spans (`spans of N` words), of the words
     with a chosen token (`whole words`: all of whose tokens are), and of the pairs (`negative`). An objective whose
-    noise changes in stages of the training has an entry for each, such as `mlm.phrase`. `entities` is a file of them.
+    noise changes in stages of the training has an entry for each, such as `mlm.phrase`. `entities` is a file of them,
+    `knowledge` the folder of a trained graph whose entities a network reads.
     """
     found = _with_objectives(recipe, settings)
     if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
         raise ArgumentError(f"--tokens must be a number of 1 or more, not {tokens!r:.80}: set it to {TOKENS}, say.")
     corpus = open_corpus(corpora, field, encoding, layout)
     sized = resolve.resolve_vocabulary(found, setting_list(settings), corpus).recipe
-    gazetteer = None if entities is None else read_gazetteer(entities)
-    tokenizer, store = open_tokens(sized.tokenizer, corpus, threads, recipe_columns(sized, gazetteer))
+    require_knowledge(found, knowledge)
+    graph = None if knowledge is None else open_knowledge(knowledge, entities)
+    if graph is not None and found.tokenizer.lowercase:
+        graph = without_common_words(graph, corpus.sentences())
+    gazetteer = graph.gazetteer if graph is not None else None if entities is None else read_gazetteer(entities)
+    tokenizer, store = open_tokens(sized.tokenizer, corpus, threads, recipe_columns(sized, gazetteer, graph))
     sized = with_material(sized, store, setting_list(settings))
     note_units(sized.columns, store, gazetteer)
+    if graph is not None:
+        sized = with_entities(sized, graph.arrays(tokenizer))
+        note_links(store, graph)
     length = min(sized.sequence.length, resolve.useful_length(sized, store))
     sized = replace(sized.with_tokenizer(tokenizer.recipe), sequence=replace(sized.sequence, length=length))
     with torch.device("meta"):  # noise needs no weights
         made = make_heads(sized, Network(sized, vocabulary_of(tokenizer, store)))
-    heads = {name: head for name, head in made.items() if not head.objective.needs_translations}  # the corpus has none
+    heads = {name: head for name, head in made.items() if _changes_text(head.objective)}
     entries, total = dict[str, Any](), 0
     for begin in sized.stages:
         measured, read = _measure(sized, store, heads, seed, begin, -(-tokens // len(sized.stages)))
@@ -124,10 +134,15 @@ def _with_objectives(recipe: str | NetRecipe, settings: Settings) -> NetRecipe:
     if not isinstance(recipe, str | NetRecipe):
         raise ArgumentError(f"recipe must be the name of one, such as bert, not a {type(recipe).__name__}.")
     found = override(find_recipe(recipe) if isinstance(recipe, str) else recipe, setting_list(settings))
-    if not isinstance(found, NetRecipe) or not found.objectives:
+    if not isinstance(found, NetRecipe) or not any(map(_changes_text, found.objectives)):
         name = recipe if isinstance(recipe, str) else "the recipe"
         raise RecipeError(f"{name} has no training objective that could change a text: name one such as bert.")
     return found
+
+
+def _changes_text(objective: Objective) -> bool:
+    """Whether it may have noise in running text: not in translations and labelled pairs, nor in whole sentences."""
+    return objective.source == "text" and not objective.groups_sentences
 
 
 class NoiseCounts:

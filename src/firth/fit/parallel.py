@@ -14,6 +14,7 @@ import numpy as np
 from firth.errors import CorpusError
 from firth.fit._pair_kernels import END_ID, fill_side
 from firth.fit.batches import Batches
+from firth.fit.consecutive import ConsecutiveBatches
 from firth.fit.rows import BatchRows, pair_bounds
 from firth.nets.batch import Batch
 from firth.nets.packing import BatchArrays, pack_rows
@@ -45,6 +46,18 @@ class ParallelBatches(Batches):
     def left_out(self) -> int:
         """The number of pairs that are too long, or have a side without tokens."""
         return self.store.info.documents - len(self._pairs)
+
+    def remarks(self) -> list[str]:
+        if not self.left_out:
+            return []
+        length = self.recipe.sequence.length
+        return [
+            f"{self.left_out:,} of {self.store.info.documents:,} pairs are left out: a side has no token, or more than "
+            f"fit into {length}"
+        ]
+
+    def metrics(self) -> dict[str, int]:
+        return {"left_out_pairs": self.left_out} if self.left_out else {}
 
     @cached_property
     def _pairs(self) -> Integers:
@@ -99,7 +112,14 @@ class ParallelRows:
         return arrays, int(text)
 
 
-def make_batches(recipe: NetRecipe, store: TokenStore, objectives: Sequence[ObjectiveHead], seed: int) -> Batches:
-    """The batches of a text, or of pairs if the recipe is for those."""
-    kind = ParallelBatches if recipe.sequence.format == "parallel" else Batches
-    return kind(recipe, store, objectives, seed)
+_KINDS: dict[str, type[Batches]] = {"consecutive": ConsecutiveBatches, "parallel": ParallelBatches}
+
+
+def make_batches(
+    recipe: NetRecipe, store: TokenStore, objectives: Sequence[ObjectiveHead], seed: int, progress: float = 1.0
+) -> Batches:
+    """The batches of a text, of its consecutive sentences, or of pairs, by the recipe's format of sequences.
+
+    `progress` is that of `Batches`.
+    """
+    return _KINDS.get(recipe.sequence.format, Batches)(recipe, store, objectives, seed, progress)

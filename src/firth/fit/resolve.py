@@ -59,7 +59,9 @@ _DROPOUTS = (
 _RESOLVED = ("sequence.length", "learning.batch", "learning.lr", "encoder.init", "embedding.init")
 _FROM_TEXT = ("languages", "embedding.languages")
 _MIN_BATCH = 512
+_MIN_COMPARED = 2048  # of sequences that are compared with one another: about a hundred
 _MIN_LENGTH = 16
+_GROUP = 3  # sentences of a row, at least, for objectives of groups of them
 
 
 class Resolved(NamedTuple):
@@ -83,8 +85,8 @@ def unset_fields(recipe: NetRecipe, settings: Sequence[str], size: str | None) -
     """The fields that a run may change from the recipe's values."""
     defaults = [f"{one.name}.{field}" for one in recipe.objectives for field in one.small_run_defaults()]
     # A text may have no examples of some objectives.
-    optional = [one.name for one in recipe.objectives if one.lays_out or one.requires]
-    if any(one.lays_out for one in recipe.objectives):
+    optional = [one.name for one in recipe.objectives if one.lays_out or one.requires or one.is_optional]
+    if any(one.lays_out or one.is_optional for one in recipe.objectives):
         defaults += ["objectives", "embedding.segments"]
         defaults += [name for name in known_fields(recipe) if name.partition(".")[0] in optional]
     names = {name for name in (*_RESOLVED, *_FROM_TEXT, *_DROPOUTS, *defaults) if is_unset(settings, name)}
@@ -146,7 +148,8 @@ def resolve_rest(
     planned = tokens_within(recipe, costs, budget, store.info.tokens)
     if is_unset(settings, "learning.batch"):
         fitting = 2 ** math.floor(math.log2(max(planned / _MIN_STEPS, 1)))
-        batch = min(recipe.learning.batch, max(fitting, _MIN_BATCH, recipe.sequence.length))
+        least = _MIN_COMPARED if any(one.compares_sequences for one in recipe.objectives) else _MIN_BATCH
+        batch = min(recipe.learning.batch, max(fitting, least, recipe.sequence.length))
         if batch < recipe.learning.batch:
             reasons.append(f"batches of {batch} tokens")
             recipe = replace(recipe, learning=replace(recipe.learning, batch=batch))
@@ -183,7 +186,8 @@ def small_run_defaults(recipe: NetRecipe, settings: Sequence[str], planned: floa
 
 def can_init_embeddings(recipe: NetRecipe, settings: Sequence[str]) -> bool:
     """Whether a network's embeddings may be initialised by CBOW."""
-    is_single = recipe.encoder.kind == "transformer" and recipe.decoder is None
+    trains_sentences = any(one.groups_sentences for one in recipe.objectives)
+    is_single = (recipe.encoder.kind == "transformer" or trains_sentences) and recipe.decoder is None
     return is_single and is_unset(settings, "embedding.init")
 
 
@@ -237,9 +241,11 @@ def fill_in(recipe: NetRecipe, vocabulary: int) -> NetRecipe:
 def useful_length(recipe: NetRecipe, store: TokenStore) -> int:
     """The maximum useful sequence length: an eighth of the text, or its longest sentence for formats of sentences."""
     most = int(2 ** math.floor(math.log2(max(store.info.tokens / 8, _MIN_LENGTH))))
-    if recipe.sequence.format in ("sentences", "sentence-pair"):
+    if recipe.sequence.format in ("sentences", "consecutive", "sentence-pair"):
         longest = int(np.diff(store.sentences.astype(np.int64)).max(initial=0))
         pair = 2 if recipe.sequence.format == "sentence-pair" or any(one.copies > 1 for one in recipe.objectives) else 1
+        if any(one.groups_sentences for one in recipe.objectives):
+            pair = _GROUP
         most = min(most, -(-(pair * longest + pair + 1) // 8) * 8)
     return max(most, _MIN_LENGTH)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -17,10 +17,19 @@ from firth.progress import note
 from firth.recipes.values import override
 from firth.tasks.examples import Example, TagExample, TextExample, numeric_labels
 from firth.tasks.label_text import number_labels
-from firth.tasks.recipe import GRADUAL, HeadRecipe, Strategy, TaskName, TaskRecipe, default_learning
+from firth.tasks.recipe import (
+    GRADUAL,
+    HeadRecipe,
+    KnowledgeRecipe,
+    Strategy,
+    TaskName,
+    TaskRecipe,
+    default_learning,
+)
 
 if TYPE_CHECKING:
     from firth.nets.model import NetModel
+    from firth.tasks.knowledge import KnowledgeGraph
     from firth.tasks.task import Task
 
 _MANY = 20  # distinct numbers above which labels are values rather than classes
@@ -67,6 +76,10 @@ class FinetuneConfig:
     """What the model was fine-tuned for before."""
     all_examples: int | None = None
     """The number of training examples of all tasks, if there are several."""
+    graph: KnowledgeGraph | None = None
+    """The facts that are inserted into texts."""
+    auxiliary: Callable[[Any, Mapping[str, Any]], Any] | None = None
+    """Makes a further `ObjectiveHead` of the network and its tasks, which serves training alone."""
 
 
 def resolve_task(
@@ -77,8 +90,12 @@ def resolve_task(
     settings: Sequence[str],
     decoder: NetRecipe | None = None,
     all_examples: int | None = None,
+    has_graph: bool = False,
 ) -> TaskRecipe:
-    """The recipe of a task for a network, with all fields resolved; `all_examples`: those of all tasks of the run."""
+    """The recipe of a task for a network, with all fields resolved.
+
+    `all_examples`: those of all tasks of the run. `has_graph`: facts of a knowledge graph are inserted into texts.
+    """
     labels, form = labels_of(task, examples)
     writes = decoder is not None and task != "generate"
     if writes and form == "number":
@@ -98,6 +115,7 @@ def resolve_task(
         lm_weight=0.5 if task in ("classify", "pair") and transformer and "next" in network.predicts else 0.0,
         spaced=all(one.spaced for one in examples if isinstance(one, TagExample)),
         allow_no_answer=task == "span" and any(getattr(one, "answers", None) == () for one in examples),
+        knowledge=KnowledgeRecipe(predicate=task != "tag") if has_graph else None,
         learning=default_learning(),
     )
     if chosen == "ulmfit":
@@ -151,7 +169,7 @@ def labels_of(
         only = next(iter(found), "none")
         where = examples[0].origin.source or "all items"
         raise CorpusError(f"{where}: the examples have one label only ({only}): give examples of at least two.")
-    form: Literal["single", "multi"] = "multi" if several and task == "classify" else "single"
+    form: Literal["single", "multi"] = "multi" if task == "typing" or (several and task == "classify") else "single"
     ordered = sorted(found, key=lambda one: (not _is_number(one), float(one) if _is_number(one) else 0.0, one))
     return tuple(ordered), form
 

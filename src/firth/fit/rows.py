@@ -19,7 +19,7 @@ from firth.fit._cutting_kernels import (
 )
 from firth.fit._row_kernels import END_ID, fill_sequences, fill_stream, find_documents, mark_sentences, measure
 from firth.nets.batch import Batch, StreamOffsets
-from firth.nets.packing import BatchArrays, pack_rows
+from firth.nets.packing import BatchArrays, Packed, pack_rows
 from firth.nets.recipe import Format
 from firth.objectives.sequences import Integers, Sequences
 from firth.tokens.store import TokenStore
@@ -190,9 +190,10 @@ class ContiguousRows:
 class BestFitRows:
     """Rows into which sequences are packed."""
 
-    def __init__(self, store: TokenStore, lengths: Integers, length: int) -> None:
-        """`lengths` are those of the sequences, `length` that of a row."""
-        self.store, self._length, self._packed = store, length, pack_rows(lengths, length)
+    def __init__(self, store: TokenStore, lengths: Integers, length: int, packed: Packed | None = None) -> None:
+        """`lengths` are those of the sequences, `length` that of a row; `packed` has the sequences of each row."""
+        self.store, self._length = store, length
+        self._packed = pack_rows(lengths, length) if packed is None else packed
 
     @property
     def count(self) -> int:
@@ -214,6 +215,7 @@ class PackedRows(BestFitRows):
         opening: int,
         crosses_documents: bool,
         segments: bool,
+        packed: Packed | None = None,
     ) -> None:
         """`opening` is the token before a sequence; with `crosses_documents`, `EOS` separates documents within it."""
         self.sequences, self._segments = sequences, segments
@@ -224,7 +226,7 @@ class PackedRows(BestFitRows):
         """The columns of the store that batches have."""
         self._sentences, self._documents = bounds_of(store)
         lengths = measure(sequences.starts, sequences.ends, crosses_documents, self._sentences, self._documents)
-        super().__init__(store, lengths, length)
+        super().__init__(store, lengths, length, packed)
 
     def batch(self, rows: Integers) -> Batch:
         bounds, members, used = self._packed
@@ -264,5 +266,6 @@ def fill_columns(
             arrays = BatchArrays(*batch.shape)
             fill(store.columns[name], arrays)
             is_text = (batch.ids > EOS) | (batch.ids == UNK)
-            found[name] = torch.from_numpy(arrays.ids).where(is_text, 0).to(torch.uint8)
+            wide = store.columns[name].dtype.itemsize > 1
+            found[name] = torch.from_numpy(arrays.ids).where(is_text, 0).to(torch.int64 if wide else torch.uint8)
     return found

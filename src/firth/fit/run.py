@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +13,7 @@ from firth.artifact.models import save
 from firth.errors import ArgumentError, CorpusError
 from firth.fit.budget import Budget as Budget
 from firth.fit.checkpoints import CheckpointFolder, hold
+from firth.fit.knowledge import Knowledge
 from firth.progress import note
 from firth.text.corpus import Corpus, read_corpus
 from firth.text.multilingual import MultilingualCorpus, read_multilingual
@@ -20,10 +21,10 @@ from firth.text.parallel import read_parallel
 from firth.text.triples import as_token, read_triples
 from firth.tokens.build import open_store, open_tokens
 from firth.tokens.columns import Column
+from firth.tokens.gazetteer import Gazetteer
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
-from firth.tokens.units import Gazetteer
 
 Text = str | Path | Corpus | Mapping[str, Any] | Iterable[str | Sequence[str]]
 
@@ -54,6 +55,10 @@ class TrainingRun:
     """That of the text, if the user has named it."""
     gazetteer: Gazetteer | None = None
     """Entities that occur in the text, if the user has named some."""
+    knowledge: Knowledge | None = None
+    """The entities of a graph, which the network reads; their names are the gazetteer."""
+    auxiliary: Callable[[Any, Sequence[Any]], Any] | None = None
+    """Makes a further `ObjectiveHead` of a network and its heads, which serves training alone."""
     started: float = field(default_factory=time.monotonic)
 
     def open_tokens(self, recipe: TokenizerRecipe, columns: Sequence[Column] = ()) -> tuple[Tokenizer, TokenStore]:

@@ -14,7 +14,8 @@ _RATIO = 32  # of the highest and lowest rate of the slanted triangle (Howard an
 _DECAY_FRACTION = 0.2  # of stable-decay
 _MIN_WARMUP = 0.01  # of inverse-sqrt, which has no maximum without warm-up
 
-_RATES = {"window": 4e-3, "bilinear": 1e-2, "cnn": 4e-3, "rnn": 3e-3, "lstm": 5e-3, "bilstm": 5e-3}  # for width 64
+_RATES = {"window": 4e-3, "bilinear": 1e-2, "cnn": 4e-3, "rnn": 3e-3} | dict.fromkeys(("gru", "lstm", "bilstm"), 5e-3)
+"""For width 64."""
 _DEEP = 12  # layers from which a post-norm Transformer gets half the rate
 _LAMB = 4.0  # factor of LAMB's rate: its steps are relative to the norm of the parameters
 

@@ -17,6 +17,7 @@ from firth.errors import CorpusError
 from firth.files import digest_bytes
 from firth.fit.backbones import with_recipe
 from firth.fit.checkpoints import CheckpointFolder
+from firth.fit.facts import count_facts, note_facts, with_facts
 from firth.fit.loop import BatchSource
 from firth.fit.optimisers import make_optimiser
 from firth.fit.preflight import describe, make_plan
@@ -143,10 +144,18 @@ class FinetuneRun:
 def open_run(config: FinetuneConfig, base: NetModel, skip_bad: bool = False) -> FinetuneRun:
     """The task model, with new task layers, and its batches."""
     decoder = None if config.decoder is None else with_cross_attention(config.decoder.recipe, base.recipe.width)
+    has_graph = config.graph is not None
     recipe = resolve_task(
-        config.task, base.recipe, config.train, config.strategy, config.settings, decoder, config.all_examples
+        config.task,
+        base.recipe,
+        config.train,
+        config.strategy,
+        config.settings,
+        decoder,
+        config.all_examples,
+        has_graph,
     )
-    recipe = replace(recipe, columns=tuple(config.columns))
+    recipe, graph = with_facts(replace(recipe, columns=tuple(config.columns)), config.graph, config.seed)
     if config.task == "tag" and is_unset(config.settings, "words_per_token"):
         builder = SequenceBuilder(recipe.network, base.tokenizer)
         recipe = replace(
@@ -159,8 +168,10 @@ def open_run(config: FinetuneConfig, base: NetModel, skip_bad: bool = False) -> 
     if config.task == "tag" and is_unset(config.settings, "head.crf") and scheme_of(recipe.labels) != "plain":
         note(_CRF_NOTE)
     task = _new_task(config, recipe, base)
-    model = TaskModel(recipe, base, task)
+    model = TaskModel(recipe, base, task, graph)
     sequences = task.sequences(config.train, model.builder)
+    if graph is not None:
+        note_facts(count_facts(sequences), len(sequences))
     truncated = sum(any(one.truncated for one in each) for each in sequences)
     if truncated:
         note(f"{truncated:,} of {len(sequences):,} examples are longer than {model.builder.max_length} tokens")
@@ -175,8 +186,8 @@ def open_run(config: FinetuneConfig, base: NetModel, skip_bad: bool = False) -> 
 
 
 def class_labels(recipe: TaskRecipe) -> tuple[str, ...]:
-    """The labels that examples must have; none if they have numbers."""
-    return () if recipe.form == "number" else recipe.labels
+    """The labels that examples must have; none if they have numbers, or types, of which there are always more."""
+    return () if recipe.form == "number" or recipe.task == "typing" else recipe.labels
 
 
 def _new_task(config: FinetuneConfig, recipe: TaskRecipe, base: NetModel) -> Task:
@@ -213,6 +224,9 @@ def open_trainer(run: TaskRun) -> NetTrainer:
     auxiliary = {}
     if run.lm_weight:
         auxiliary = make_heads(replace(run.base.recipe, objectives=(CausalLM(weight=run.lm_weight),)), network)
+    if config.auxiliary is not None:
+        further = config.auxiliary(network, run.tasks)
+        auxiliary[further.name] = further
     module = TaskTrainingModule(network, run.tasks, recipe, auxiliary)
     net_recipe = replace(recipe.network, learning=recipe.learning)
     checkpointer = CheckpointFolder(config.out, run.identity(), config.resume)

@@ -147,6 +147,8 @@ class TaskTrainingModule(TrainingModule):
     def losses(self, batch: Batch, rng: DropoutRng | None) -> dict[str, Loss]:
         """The losses of a task and of an auxiliary language model; a frozen network has no dropout."""
         heads = self.active(batch)
+        for head in heads:
+            batch = head.rewrite(batch, self.network, rng)
         states = self.network(batch, self.needed_positions(heads, batch), None if self.is_frozen else rng)
         return {one.name: one.loss(self.network, states, batch, rng) for one in heads}
 

@@ -18,7 +18,9 @@ from firth.errors import ArgumentError, BudgetError, RecipeError
 from firth.fit.adaptive import train_adaptive
 from firth.fit.checkpoints import clear_finished, is_finished, require_place, training_place
 from firth.fit.counts import train_counts
+from firth.fit.knowledge import Knowledge, open_knowledge, require_knowledge
 from firth.fit.labels import accuracy, open_labelled
+from firth.fit.mixed_corpus import mixes_sources, open_sources
 from firth.fit.resolve import unset_fields
 from firth.fit.run import (
     Budget,
@@ -39,10 +41,10 @@ from firth.recipes.table import RECIPES, find_recipe
 from firth.recipes.values import Settings, flatten, override, recipe_to_json, setting_list
 from firth.text.corpus import Corpus
 from firth.text.parallel import ParallelCorpus, ParallelInput
+from firth.tokens.gazetteer import Gazetteer, read_gazetteer
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import Tokenizer
-from firth.tokens.units import Gazetteer, read_gazetteer
 from firth.vectors.recipe import ClassifierRecipe, GraphRecipe, VectorRecipe
 
 
@@ -64,6 +66,7 @@ def train(
     licence: str | None = None,
     pair: str | None = None,
     entities: str | Path | None = None,
+    knowledge: str | Path | None = None,
     reload: bool = True,
 ) -> AnyModel:
     """The model of `recipe` trained on the corpora, saved as an artifact in the folder `out`.
@@ -71,8 +74,9 @@ def train(
     `tokenizer` is a tokenizer, a folder that holds one, or the name of its recipe, such as `words`. `settings` are
     fields of the recipe, such as `{"order": 2}`; `licence` is that of the text, such as CC-BY-4.0. `pair` names the two
     columns of parallel text, source and target, or two files without a corpus. `entities` is a file of entities that
-    knowledge masking masks as a whole, one a line or `.spo` triples. With `reload=False` the model is only saved, and
-    None returned.
+    knowledge masking masks as a whole, one a line or `.spo` triples. `knowledge` is the folder of a trained graph whose
+    entities the network reads; then `entities` names them, with the columns entity and name. With `reload=False` the
+    model is only saved, and None returned.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -92,7 +96,8 @@ def train(
         return _load_finished(folder, wanted, settings, size)
     require_place(folder, resume)
     require_pairs(wanted, pair)
-    gazetteer = _open_gazetteer(wanted, entities)
+    graph = _open_knowledge(wanted, knowledge, entities)
+    gazetteer = open_gazetteer(wanted, entities) if graph is None else graph.gazetteer
     corpus = _open_training(wanted, corpora, field, encoding, layout, pair)
     run = TrainingRun(
         corpus=corpus,
@@ -108,6 +113,7 @@ def train(
         settings=settings,
         licence=licence,
         gazetteer=gazetteer,
+        knowledge=graph,
     )
     with training_place(folder, resume):
         result = pretrain(wanted, run)
@@ -172,6 +178,8 @@ def _open_training(
     if isinstance(recipe, NetRecipe) and recipe.embedding.languages:
         reading: dict[str, Any] = {"field": field, "encoding": encoding, "layout": layout}
         return open_languages(texts, recipe.sampling.vocabulary, recipe.language, **reading)
+    if isinstance(recipe, NetRecipe) and mixes_sources(recipe):
+        return open_sources(recipe, texts, field=field, encoding=encoding, layout=layout)
     return open_pairs(texts, pair, encoding) if reads_pairs(recipe) else open_corpus(texts, field, encoding, layout)
 
 
@@ -184,13 +192,21 @@ def _open_valid(
     return _open_training(recipe, (text,), field, encoding, corpus.layout, pair)
 
 
-def _open_gazetteer(recipe: Recipe, path: str | Path | None) -> Gazetteer | None:
+def _open_knowledge(recipe: Recipe, path: str | Path | None, names: str | Path | None) -> Knowledge | None:
+    """The entities of a trained graph; raises unless the recipe reads them, or if it does and there are none."""
+    require_knowledge(recipe, path)
+    return None if path is None else open_knowledge(require_path(path, "knowledge", "the folder of a graph"), names)
+
+
+def open_gazetteer(recipe: Recipe, path: str | Path | None) -> Gazetteer | None:
     """The entities of a file; raises unless the recipe masks entities."""
     if path is None:
         return None
     gazetteer = read_gazetteer(require_path(path, "entities", "the file of entities"))
     if not isinstance(recipe, NetRecipe) or "entities" not in recipe.columns:
-        raise ArgumentError("--entities is for recipes that mask entities, such as ernie: leave it out.")
+        raise ArgumentError(
+            "--entities is for recipes that mask entities, such as ernie, or with --knowledge: leave it out."
+        )
     return gazetteer
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from firth.errors import AbilityError, RecipeError
 from firth.fit.resolve import without_dropout
 from firth.fit.resolve_task import ULMFIT_DECAY
+from firth.nets.combination import RECURRENT
 from firth.nets.recipe import NetRecipe
 
 ULMFIT = "ulmfit"
@@ -53,7 +54,7 @@ def language_model_settings(model: Any, task: str, text: Iterable[str] = ()) -> 
         least = min(max(_MIN_BATCH, recipe.sequence.length), recipe.learning.batch)
         settings.append(f"learning.batch={min(max(fitting, least), recipe.learning.batch)}")
     if without_dropout(recipe) == recipe and recipe.decoder is None:
-        kinds = {"rnn": _RECURRENT_DROPOUT, "lstm": _RECURRENT_DROPOUT, "transformer": _TRANSFORMER_DROPOUT}
+        kinds = dict.fromkeys(RECURRENT, _RECURRENT_DROPOUT) | {"transformer": _TRANSFORMER_DROPOUT}
         settings += kinds.get(recipe.encoder.kind, ())
     return settings
 

@@ -7,26 +7,29 @@ from collections.abc import Sequence
 import numpy as np
 
 from firth.errors import ArgumentError, CorpusError
+from firth.fit.knowledge import Knowledge
 from firth.nets.recipe import NetRecipe
 from firth.objectives.masking import COLUMNS
 from firth.progress import note
 from firth.tokens.columns import BEGINS, Column
+from firth.tokens.gazetteer import Gazetteer
 from firth.tokens.store import TokenStore
 from firth.tokens.structure import make_columns
-from firth.tokens.units import Gazetteer
 
 _EVERYTHING = 0.9  # of the tokens, from which on a gazetteer tells nothing
 _BLOCK = 1 << 24  # values read at a time
 
 
-def recipe_columns(recipe: NetRecipe, gazetteer: Gazetteer | None) -> tuple[Column, ...]:
+def recipe_columns(
+    recipe: NetRecipe, gazetteer: Gazetteer | None, knowledge: Knowledge | None = None
+) -> tuple[Column, ...]:
     """The columns that a recipe requires; raises if it does not mask the entities that are given."""
-    if gazetteer is not None and "entities" not in recipe.columns:
+    if gazetteer is not None and not {"entities", "links"} & {*recipe.columns} and not recipe.entities.width:
         raise ArgumentError(
-            "--entities is for recipes that mask entities, such as ernie: leave it out, or set "
+            "--entities is for recipes that mask or read entities, such as ernie: leave it out, or set "
             "mlm.masking.policy=entity."
         )
-    return make_columns(recipe.columns, gazetteer)
+    return make_columns(recipe.columns, gazetteer, () if knowledge is None else knowledge.annotated)
 
 
 def note_units(names: Sequence[str], store: TokenStore, gazetteer: Gazetteer | None) -> None:

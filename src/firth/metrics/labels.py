@@ -65,6 +65,51 @@ def sets_sample(gold: Sequence[Collection[Any]], predicted: Sequence[Collection[
     return Sample(counts, measures)
 
 
+def types_sample(gold: Sequence[Collection[Any]], predicted: Sequence[Collection[Any]]) -> Sample:
+    """Those of `sets_sample`, and loose_macro_f1: of the mean precision and the mean recall of examples.
+
+    (Ling and Weld 2012; precision is over the examples with a prediction.)
+    """
+    sets = sets_sample(gold, predicted)
+    pairs, _ = kinds_of([(frozenset(one), frozenset(two)) for one, two in zip(gold, predicted, strict=True)])
+    true, guessed, both = (np.array([len(one) for one in each], dtype=np.float64) for each in (
+        [one for one, _ in pairs], [two for _, two in pairs], [one & two for one, two in pairs]
+    ))  # fmt: skip
+
+    def measures(weights: Floats) -> dict[str, Floats]:
+        precision = ratio(weights @ ratio(both, guessed), weights @ (guessed > 0).astype(np.float64))
+        recall = ratio(weights @ ratio(both, true), weights @ (true > 0).astype(np.float64))
+        return sets.measures(weights) | {"loose_macro_f1": ratio(2 * precision * recall, precision + recall)}
+
+    return Sample(sets.counts, measures)
+
+
+NO_RELATION = frozenset({"no_relation", "Other", "NA"})
+"""Labels of examples without a relation, which F1 is not about (TACRED, SemEval-2010)."""
+
+
+def relations_sample(gold: Sequence[Any], predicted: Sequence[Any]) -> Sample:
+    """accuracy, and micro_f1 and macro_f1 of the labels that are relations."""
+    pairs, counts = kinds_of(list(zip(gold, predicted, strict=True)))
+    code = label_codes([label for pair in pairs for label in pair if label not in NO_RELATION])
+    gold_rows, predicted_rows = (
+        _indicators([frozenset({one} - NO_RELATION) for one in side], code) for side in zip(*pairs, strict=True)
+    )
+    right = np.array([one == two for one, two in pairs], dtype=np.float64)
+
+    def measures(weights: Floats) -> dict[str, Floats]:
+        both, in_gold, in_predicted = (
+            weights @ rows for rows in (gold_rows * predicted_rows, gold_rows, predicted_rows)
+        )
+        return {
+            "accuracy": weights @ right / weights.sum(axis=1),
+            "macro_f1": macro_f1(both, in_gold, in_predicted),
+            "micro_f1": ratio(2 * both.sum(axis=1), (in_gold + in_predicted).sum(axis=1)),
+        }
+
+    return Sample(counts, measures)
+
+
 def choices_sample(gold: Sequence[Any], predicted: Sequence[Any]) -> Sample:
     """accuracy."""
     kinds, counts = kinds_of([one == two for one, two in zip(gold, predicted, strict=True)])

@@ -28,7 +28,15 @@ import numpy as np
 
 from firth.errors import CorpusError, RecipeError, near_miss
 from firth.metrics.bootstrap import Sample, measured, ratio, values
-from firth.metrics.labels import choices_sample, label_codes, labels_sample, numbers_sample, sets_sample
+from firth.metrics.labels import (
+    choices_sample,
+    label_codes,
+    labels_sample,
+    numbers_sample,
+    relations_sample,
+    sets_sample,
+    types_sample,
+)
 from firth.metrics.tags import segments_sample, tags_sample
 from firth.metrics.texts import answer_scores, answers_sample, has_answer, texts_sample
 from firth.text.scripts import script_counts
@@ -39,6 +47,8 @@ _TASKS: dict[str, tuple[Sampler | None, str]] = {
     "classify": (labels_sample, "accuracy"),
     "multilabel": (sets_sample, "macro_f1"),
     "pair": (labels_sample, "accuracy"),
+    "typing": (types_sample, "micro_f1"),
+    "relation": (relations_sample, "micro_f1"),
     "similarity": (numbers_sample, "spearman"),
     "tag": (tags_sample, "entity_f1"),
     "segment": (segments_sample, "word_f1"),
@@ -164,8 +174,13 @@ def _baseline(task: str, gold: Sequence[Any]) -> tuple[str, Sequence[Any]]:
     if task == "tag":
         tag = _most_frequent(list(chain.from_iterable(gold)))
         return "majority tag", [[tag] * len(tags) for tags in gold]
-    kinds = {"multilabel": "majority set of labels", "choice": "majority choice", "generate": "most frequent text"}
-    answers = [frozenset(labels) for labels in gold] if task == "multilabel" else list(gold)
+    kinds = {
+        "multilabel": "majority set of labels",
+        "typing": "majority set of labels",
+        "choice": "majority choice",
+        "generate": "most frequent text",
+    }
+    answers = [frozenset(labels) for labels in gold] if task in ("multilabel", "typing") else list(gold)
     return kinds.get(task, "majority label"), [_most_frequent(answers)] * len(gold)
 
 

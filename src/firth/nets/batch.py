@@ -29,6 +29,15 @@ class StreamOffsets(NamedTuple):
     """(batch, length): the document of each token, -1 for padding."""
 
 
+class TokenVectors(NamedTuple):
+    """Vectors that tokens have instead of those of the embedding."""
+
+    positions: Tensor
+    """Indices into the flattened batch."""
+    vectors: Tensor
+    """(positions, embedding width)."""
+
+
 @dataclass
 class Batch:
     """Token ids (batch, length), which objectives corrupt, and labels. A row may hold several packed sequences."""
@@ -49,6 +58,8 @@ class Batch:
     """(batch, length): replaces positions in causal masks, see `AttentionMask`."""
     query_only: Tensor | None = None
     """(batch, length): true for tokens that attend to others and to which no other token attends."""
+    visible: Tensor | None = None
+    """(batch, length, length): true where a query may attend to a key, of those that other masks allow (K-BERT)."""
     is_query: bool = False
     """Whether requested states are those of queries without a token: they start from the query vector of the embedding
     and attend to tokens that are before their position in `attention_order` (the second stream of XLNet)."""
@@ -59,6 +70,8 @@ class Batch:
     sentences none is one."""
     side_ids: dict[str, Tensor] = field(default_factory=dict)
     """(batch, length) each: ids of further input tables, such as `languages` or `tasks`, by the table's name."""
+    token_vectors: TokenVectors | None = None
+    """Vectors of tokens that the vocabulary lacks, such as the markers of a task."""
     columns: dict[str, Tensor] = field(default_factory=dict)
     """(batch, length) each: columns of the token store by name, 0 for special tokens and padding."""
     progress: float = 1.0

@@ -15,6 +15,7 @@ from firth.abilities import Score, TextPiece
 from firth.decoding.generate import Sampling, generate, sample_stepwise
 from firth.lm.language_model import LanguageModel, TokenStream, current_sentence
 from firth.nets.batch import Batch
+from firth.nets.combination import RECURRENT
 from firth.nets.encoders.encoder import Encoder
 from firth.nets.model import NetModel
 from firth.nets.network import KVCache
@@ -52,7 +53,7 @@ class CausalNet(NetModel, LanguageModel):
     @property
     def has_unlimited_context(self) -> bool:
         """Whether the network is recurrent and reads texts of any length."""
-        return max_length(self.recipe) is None and self.recipe.encoder.kind in ("rnn", "lstm")
+        return max_length(self.recipe) is None and self.recipe.encoder.kind in RECURRENT
 
     @property
     def window(self) -> tuple[int, int]:

@@ -14,6 +14,10 @@ CONTIGUOUS = ("contiguous", "contiguous-pair")
 """Formats of rows that go on from step to step."""
 
 
+RECURRENT = ("rnn", "gru", "lstm")
+"""Kinds of recurrent encoders of one direction."""
+
+
 def can_init_adjacent(recipe: NetRecipe) -> bool:
     """Whether attention heads can be initialised to attend to adjacent tokens."""
     learned = recipe.encoder.kind == "transformer" and recipe.embedding.positions == "learned"
@@ -24,7 +28,7 @@ def can_init_adjacent(recipe: NetRecipe) -> bool:
 
 def check_recurrent(encoder: EncoderRecipe) -> None:
     """Raise `RecipeError` if the fields of recurrent encoders do not go with the kind or with each other."""
-    if encoder.kind not in ("rnn", "lstm") and (encoder.inner_width or encoder.output_dropout is not None):
+    if encoder.kind not in RECURRENT and (encoder.inner_width or encoder.output_dropout is not None):
         raise RecipeError(
             f"encoder.inner_width and encoder.output_dropout are of recurrent encoders, not of a {encoder.kind}: set "
             "them to 0 and none."
@@ -45,7 +49,7 @@ def check_combination(recipe: NetRecipe) -> None:
     _check_memory(recipe)
     if recipe.output.kind in ("tied", "adaptive-tied") and recipe.embedding.characters:
         raise RecipeError("character-based embeddings cannot be tied to the output: set output.kind=full.")
-    if encoder.kind in ("rnn", "lstm") and recipe.visibility == "bidirectional":
+    if encoder.kind in RECURRENT and recipe.visibility == "bidirectional":
         raise RecipeError("a recurrent encoder reads in one direction: set visibility=forward+backward for both.")
     if encoder.kind == "bilstm" and recipe.visibility != "bidirectional":
         raise RecipeError("a bilstm reads in both directions: set visibility=bidirectional, or encoder.kind=lstm.")
@@ -58,16 +62,40 @@ def check_combination(recipe: NetRecipe) -> None:
         )
     if recipe.decoder is not None:
         _check_decoder(recipe, recipe.decoder)
+    if recipe.sequence.format == "consecutive" and (
+        recipe.embedding.languages or any(one.copies > 1 for one in recipe.objectives)
+    ):
+        raise RecipeError(
+            "sequence.format=consecutive has single sentences of one language: set sequence.format=sentences."
+        )
     if recipe.embedding.segments == 1 and is_pair:
         raise RecipeError("pairs need embedding.segments=2, or 0 to mark segments by the separator alone.")
     if recipe.embedding.per_direction and (
-        encoder.kind not in ("rnn", "lstm") or recipe.directions == 1 or recipe.embedding.width % 2
+        encoder.kind not in RECURRENT or recipe.directions == 1 or recipe.embedding.width % 2
     ):
         raise RecipeError(
             "embedding.per_direction divides an even embedding.width between two recurrent encoders: set "
             "encoder.kind=lstm and visibility=forward+backward, or leave it out."
         )
     _check_languages(recipe)
+    _check_sentence(recipe)
+    recipe.entities.check(recipe)
+
+
+def _check_sentence(recipe: NetRecipe) -> None:
+    part = recipe.sentence
+    if part.bigrams and part.pooling not in ("mean", "sqrt"):
+        raise RecipeError(
+            f"sentence.bigrams are added to token vectors, which sentence.pooling={part.pooling} does not do: set "
+            "sentence.pooling=mean, or sentence.bigrams=0."
+        )
+    if part.width and not part.layers:
+        raise RecipeError(f"sentence.width={part.width} is that of layers, and sentence.layers is 0: set one of them.")
+    if recipe.encoder.kind == "none" and recipe.embedding.width != recipe.encoder.width:
+        raise RecipeError(
+            f"without an encoder the states are token vectors, so embedding.width={recipe.embedding.width} and "
+            f"encoder.width={recipe.encoder.width} must be equal: set both."
+        )
 
 
 def _check_languages(recipe: NetRecipe) -> None:

@@ -62,7 +62,7 @@ class ContextNet(MaskedNet):
         """(vocabulary, width): the vectors of words as targets, of which `similar` compares the directions."""
         return np.array(self.layer.targets.detach().numpy())
 
-    def embed(self, texts: Sequence[str], *, layer: str | int = "last", pooling: str = "mean") -> Floats:
+    def embed(self, texts: Sequence[str], *, layer: str | int = "last", pooling: str | None = None) -> Floats:
         """(texts, width): the vector of the context around the `[MASK]` of each text, comparable with those of words.
 
         A text without a mask has that of the contexts of its words, and one with several that of these masks: pooled
@@ -70,6 +70,7 @@ class ContextNet(MaskedNet):
         """
         if layer != "last":
             return super().embed(texts, layer=layer, pooling=pooling)
+        pooling = "mean" if pooling is None else pooling
         if pooling not in POOLINGS:
             raise ArgumentError(f"there is no pooling {pooling!r:.80}: {near_miss(str(pooling), POOLINGS)}")
         every = self.masked_ids(texts)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float32]
 LayerName = str | int
 _MAX_LENGTH = 2048  # tokens that are encoded at once by networks without a limit
-_SENTENCES = 512  # whose words are compared at once
+_SENTENCES = 512  # whose states are kept at once
 
 
 class EncodedText(NamedTuple):
@@ -76,6 +76,25 @@ def embed_texts(model: NetModel, texts: Sequence[str], layer: LayerName, pooling
     for number, pool in enumerate(pools):
         if encoded[number].is_own.any():
             found[number] = pool.result()
+    return found
+
+
+def pooled_sentences(model: NetModel, texts: Sequence[str]) -> Floats:
+    """(texts, width): the vectors of the network's `SentencePooler`; zeros for texts without tokens."""
+    encoded, pooling = encode_texts(model, texts), model.network.sentence
+    found = np.zeros((len(texts), pooling.width), dtype=np.float32)
+    with progress("reading", len(texts), "texts") as advance:
+        for begin in range(0, len(texts), _SENTENCES):
+            some = range(begin, min(begin + _SENTENCES, len(texts)))
+            own = [number for number in some if encoded[number].is_own.any()]
+            if own:
+                states = token_states(model, [encoded[number] for number in own], "last")
+                ids = [encoded[number].ids[encoded[number].is_own] for number in own]
+                groups = np.repeat(np.arange(len(own)), [one.size for one in ids])
+                given = (np.concatenate(states), np.concatenate(ids), groups)
+                with torch.inference_mode():
+                    found[own] = pooling(*map(torch.from_numpy, given), len(own)).numpy()
+            advance(len(some))
     return found
 
 
@@ -222,6 +241,30 @@ def word_states(model: NetModel, sentences: Sequence[str], layer: LayerName) -> 
         means = [states[span.first : span.end].mean(axis=0) for span in spans]
         words.append((spans, np.array(means, dtype=np.float32).reshape(len(spans), states.shape[1])))
     return words
+
+
+def range_states(
+    model: NetModel, texts: Sequence[str], ranges: Sequence[tuple[int, int]], layer: LayerName = "last"
+) -> Floats:
+    """(texts, width): the mean state of the tokens of a range of characters of each text; NaN if it has none."""
+    check_layer(model, layer)
+    lines = [one_line(text) for text in texts]
+    found = model.tokenizer.encode_batch(lines)
+    encoded = [_add_special_tokens([np.array(tokens.ids, dtype=np.int64)], model.start_token) for tokens in found]
+    means = np.full((len(texts), _width(model, layer)), np.nan, dtype=np.float32)
+    for number, states in enumerate(token_states(model, encoded, layer)):
+        begin, end = (_count_letters(lines[number][:bound]) for bound in ranges[number])
+        split = model.tokenizer.presegment(lines[number])  # which offsets are into
+        offsets = [[_count_letters(split[:bound]) for bound in each] for each in found[number].offsets]
+        chosen = [row for row, (first, last) in enumerate(offsets) if first < end and begin < last]
+        if chosen:
+            means[number] = states[chosen].mean(axis=0)
+    return means
+
+
+def _count_letters(text: str) -> int:
+    """The number of characters that are not white space, which segmentation does not change."""
+    return sum(not character.isspace() for character in text)
 
 
 def nearest_occurrences(

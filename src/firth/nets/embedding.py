@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from firth.errors import AbilityError, RecipeError
+from firth.nets.batch import TokenVectors
 from firth.nets.characters import CharacterTable
 from firth.nets.dropout import DropoutRng, drop, drop_steps
 from firth.nets.linear import INIT_STD, make_linear
@@ -83,9 +84,16 @@ class Embedding(nn.Module):
         segment_ids: Tensor | None = None,
         rng: DropoutRng | None = None,
         side_ids: Mapping[str, Tensor] | None = None,
+        token_vectors: TokenVectors | None = None,
     ) -> Tensor:
-        """(batch, length, encoder width). Side ids are those of `Batch`; missing ones mean the first row of a table."""
+        """(batch, length, encoder width).
+
+        Side ids and token vectors are those of `Batch`; missing side ids mean the first row of a table.
+        """
         vectors: Tensor = self.tokens(ids)
+        if token_vectors is not None:
+            flat = vectors.flatten(0, 1).index_copy(0, token_vectors.positions, token_vectors.vectors.to(vectors))
+            vectors = flat.view_as(vectors)
         if rng is not None and self.recipe.token_dropout:
             kept = rng.mask((self.token_count, 1), self.recipe.token_dropout, vectors.dtype)
             vectors = vectors * kept.to(vectors.device)[ids]

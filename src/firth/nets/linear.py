@@ -10,6 +10,8 @@ import torch.nn.functional as f
 from torch import Tensor, nn
 from torch.utils.flop_counter import register_flop_formula
 
+from firth.nets.int8 import int8_of
+
 _HAS_ONEDNN = bool(torch.backends.mkldnn.is_available()) and hasattr(torch.ops.mkldnn, "_linear_pointwise")  # type: ignore[no-untyped-call]
 INIT_STD = 0.02
 """Standard deviation of initial weights (Devlin et al. 2019)."""
@@ -36,8 +38,17 @@ def init_linear(layer: nn.Linear) -> None:
         nn.init.zeros_(layer.bias)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x W' + b with gradients; plain torch in inference, so that it can be exported."""
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, rows: slice = slice(None)) -> Tensor:
+    """x W' + b with gradients, for some rows of W and b.
+
+    In inference it is plain torch, or a product of integers if the weight has 8 bits.
+    """
+    bias = None if bias is None else bias[rows]
+    if not torch.is_grad_enabled():
+        matrix = int8_of(weight)
+        if matrix is not None and matrix.is_fast:
+            return matrix.product(x, bias, rows)
+    weight = weight[rows]
     if torch.is_grad_enabled() and _can_use_onednn(x) and (x.requires_grad or weight.requires_grad):
         return cast(Tensor, _Linear.apply(x, weight, bias))  # type: ignore[no-untyped-call]
     return f.linear(x, weight, bias)

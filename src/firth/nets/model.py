@@ -13,10 +13,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from firth.abilities import POOLINGS
 from firth.arguments import ChecksArguments
 from firth.errors import AbilityError
 from firth.lm.language_model import UnknownWordModel
-from firth.nets.contextual_vectors import Floats, embed_texts, layer_states, nearest_occurrences
+from firth.nets.contextual_vectors import Floats, embed_texts, layer_states, nearest_occurrences, pooled_sentences
+from firth.nets.int8 import pack_arrays
 from firth.nets.network import Network
 from firth.nets.recipe import NetRecipe
 from firth.nets.scoring import Integers, make_batch, max_length, one_line
@@ -56,8 +58,7 @@ class NetModel(SummarisedModel, ChecksArguments):
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The arrays that an artifact saves: parameters by name, shared ones once."""
         tensors = own_tensors(self.network) | self.heads
-        arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
-        return arrays | {"spelling": self.unknown_word_model.counts, "counts": self.counts}
+        return pack_arrays(tensors) | {"spelling": self.unknown_word_model.counts, "counts": self.counts}
 
     @property
     def start_token(self) -> int:
@@ -112,14 +113,25 @@ class NetModel(SummarisedModel, ChecksArguments):
         """Maximal length of the rows of ids that the network reads; None if there is no limit."""
         return max_length(self.recipe)
 
-    def embed(self, texts: Sequence[str], *, layer: str | int = "last", pooling: str = "mean") -> Floats:
-        """(texts, width): pooled hidden states; zeros for a text without tokens.
+    @property
+    def text_similarity(self) -> str:
+        """How vectors of texts are compared: cosine or angular."""
+        return self.recipe.sentence.similarity
 
+    def embed(self, texts: Sequence[str], *, layer: str | int = "last", pooling: str | None = None) -> Floats:
+        """(texts, width): the vectors of sentences of the recipe, or pooled hidden states; zeros without tokens.
+
+        By default the vectors are those that objectives of sentences train, or means of the last hidden states.
         `layer` is a number (0 is the embedding), last, mix (the mean of all, as ELMo's with equal weights) or all
         (concatenated). `pooling` is mean, whole (the mean with special tokens, as in sentence-transformers), max, last
         (token) or first: [CLS] where there is one.
         """
-        return embed_texts(self, texts, layer, pooling)
+        part = self.recipe.sentence
+        is_plain = part.pooling in POOLINGS and not (part.bigrams or part.layers)
+        if pooling is None and layer == "last" and not is_plain:
+            return pooled_sentences(self, texts)
+        usual = part.pooling if part.pooling in POOLINGS else "mean"
+        return embed_texts(self, texts, layer, usual if pooling is None else pooling)
 
     def layers(self, texts: Sequence[str]) -> list[list[Floats]]:
         """For each text the hidden states of its tokens (tokens, width), layer by layer, the embedding first.

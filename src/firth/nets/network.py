@@ -21,8 +21,10 @@ from firth.nets.encoders.bidirectional import BidirectionalLstm
 from firth.nets.encoders.convolution import Convolution
 from firth.nets.encoders.encoder import Encoder
 from firth.nets.encoders.feedforward import Bilinear, IdentityEncoder, WindowEncoder
-from firth.nets.encoders.recurrent import Lstm, Recurrent
+from firth.nets.encoders.fusion import FusionTransformer
+from firth.nets.encoders.recurrent import Gru, Lstm, Recurrent
 from firth.nets.encoders.transformer import Transformer
+from firth.nets.entities import ENTITIES, EntityTable
 from firth.nets.languages import LanguageVotes
 from firth.nets.outputs.clusters import AdaptiveSoftmax, ClassSoftmax
 from firth.nets.outputs.negative import NegativeSampling
@@ -32,10 +34,12 @@ from firth.nets.outputs.softmax import Direct, Softmax
 from firth.nets.outputs.tied_clusters import TiedAdaptiveSoftmax
 from firth.nets.outputs.trees import HuffmanTree, LearnedTree
 from firth.nets.recipe import NetRecipe
+from firth.nets.sentence_pooling import SentencePooler
 from firth.nets.visibility import (
     AttentionBias,
     AttentionMask,
     EncoderStates,
+    EntityInputs,
     SegmentMemory,
     SourceKeys,
     cross_attention_bias,
@@ -47,6 +51,7 @@ _ENCODERS: dict[str, type[Encoder]] = {
     "bilinear": Bilinear,
     "cnn": Convolution,
     "rnn": Recurrent,
+    "gru": Gru,
     "lstm": Lstm,
     "bilstm": BidirectionalLstm,
     "transformer": Transformer,
@@ -132,6 +137,8 @@ class Network(nn.Module):
         self.decoder = make_decoder(recipe)
         self.decoder_embedding = make_decoder_embedding(recipe, self.embedding)
         self.output: OutputLayer = make_output(recipe, vocabulary.counts, self.embedding)
+        self.sentence = SentencePooler(recipe)
+        self.entities = make_entities(recipe, vocabulary.tokens)
 
     @property
     def visibilities(self) -> tuple[str, ...]:
@@ -159,7 +166,8 @@ class Network(nn.Module):
         side_ids: Mapping[str, Tensor] = batch.side_ids
         if self.embedding.languages is not None and LANGUAGES not in side_ids:
             side_ids = {**side_ids, LANGUAGES: self.language_votes.choose(batch.ids, batch.sequence_ids)}
-        embedded = self.embedding(batch.ids, batch.position_ids, batch.segment_ids, rng=rng, side_ids=side_ids)
+        vectors = batch.token_vectors
+        embedded = self.embedding(batch.ids, batch.position_ids, batch.segment_ids, rng, side_ids, vectors)
         masks = [
             AttentionMask(
                 name, batch.shape, batch.sequence_ids, batch.attention_order, rng, encoder_states, batch.query_only
@@ -167,8 +175,9 @@ class Network(nn.Module):
             for name in self.visibilities
         ]
         for mask in masks:
-            mask.memory, mask.reach = memory, self._reach
+            mask.memory, mask.reach, mask.visible = memory, self._reach, batch.visible
             mask.segment_ids, mask.is_reversed = batch.segment_ids, batch.is_reversed
+            mask.entities = self._entity_inputs(batch)
         if batch.is_query:
             return self._query_states(batch, embedded, masks[0], positions)
         made = [
@@ -177,6 +186,13 @@ class Network(nn.Module):
         ]
         layers = [_concatenate(each) for each in zip(*(states for states, _ in made), strict=True)]
         return HiddenStates(layers, _concatenate([last for _, last in made]), positions)
+
+    def _entity_inputs(self, batch: Batch) -> EntityInputs | None:
+        """The entities of a batch: those that it says, or those whose names are in its tokens."""
+        if self.entities is None:
+            return None
+        links = batch.side_ids.get(ENTITIES)
+        return self.entities.inputs(self.entities.link(batch.ids) if links is None else links, batch.sequence_ids)
 
     def inputs(self, embedded: Tensor) -> Sequence[Tensor]:
         """The token vectors that each encoder reads: all of them, or its part."""
@@ -310,6 +326,8 @@ def make_encoder(recipe: NetRecipe) -> Encoder:
     """A new encoder of the recipe's kind."""
     if recipe.encoder.kind == "lstm" and recipe.encoder.cross_width:
         return AttentiveLstm(recipe)
+    if recipe.entities.width:
+        return FusionTransformer(recipe)
     return _ENCODERS[recipe.encoder.kind](recipe)
 
 
@@ -325,6 +343,11 @@ def make_decoder_embedding(recipe: NetRecipe, embedding: Embedding) -> Embedding
     """The embedding of a decoder with tables of its own but the token vectors; None: it has none."""
     is_own = recipe.decoder is not None and recipe.embedding.own_decoder
     return Embedding(recipe, (), embedding, only_tokens=True) if is_own else None
+
+
+def make_entities(recipe: NetRecipe, tokens: Sequence[str]) -> EntityTable | None:
+    """A new table of entities, if the network reads them."""
+    return EntityTable(recipe.entities, tokens) if recipe.entities.width else None
 
 
 def make_output(recipe: NetRecipe, counts: npt.NDArray[np.int64], embedding: Embedding) -> OutputLayer:
@@ -354,9 +377,9 @@ def build_network(
         return network
 
 
-def build_second_network(recipe: NetRecipe, first: Network) -> Network:
-    """A new network that shares the embedding of the first one; weights are drawn from the global generator."""
-    network = Network(recipe, first.vocabulary, first.embedding)
+def build_second_network(recipe: NetRecipe, first: Network, *, shared: bool = True) -> Network:
+    """A new network that shares the embedding of the first one, if `shared`; weights are from the global generator."""
+    network = Network(recipe, first.vocabulary, first.embedding if shared else None)
     if recipe.encoder.init == "adjacent":
         init_adjacent_heads(network.embedding, cast(Transformer, network.encoders[0]), first.recipe.encoder)
     return network

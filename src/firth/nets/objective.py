@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from firth.nets.recipe import NetRecipe
 
 Visibility = Literal["causal", "bidirectional", "forward+backward"]
+Source = Literal["text", "translations", "labels", "trees"]
 PAIRS = ("segment-pair", "sentence-pair")
 """Formats of sequences of two segments."""
 
@@ -43,12 +44,16 @@ class Objective(ABC):
     """Whether sequences must be pairs of segments."""
     classifies_pairs: ClassVar[bool] = False
     """Whether its head has the layers of next-sentence prediction: a pooler and a classifier."""
-    needs_translations: ClassVar[bool] = False
-    """Whether it is trained on parallel text, and not on texts of one language."""
+    source: ClassVar[Source] = "text"
+    """What it is trained on: running text, translations, labelled pairs of sentences, or sentences with trees."""
+    groups_sentences: ClassVar[bool] = False
+    """Whether it has batches of its own, of groups of sentences that it finds (`SentenceHead.find`)."""
     needs_sentences: ClassVar[bool] = False
     """Whether its noise needs the begins of sentences within sequences (`Batch.sentence_starts`)."""
     lays_out: ClassVar[bool] = False
     """Whether it has sequences of its own, which its head makes of the text (`ObjectiveHead.lay_out`)."""
+    is_optional: ClassVar[bool] = False
+    """Whether it is left out if there is no text of its kind."""
     needs_output: ClassVar[bool] = True
     """Whether its loss uses the network's output layer."""
     reads_both_sides: ClassVar[bool] = False
@@ -115,6 +120,11 @@ class Objective(ABC):
     def second_network(self, recipe: NetRecipe) -> NetRecipe | None:
         """The network that its head owns, which shares the embedding of the first one; None: there is none."""
         return None
+
+    @property
+    def needs_translations(self) -> bool:
+        """Whether it is trained on parallel text, and not on texts of one language."""
+        return self.source == "translations"
 
     @property
     def predicted(self) -> float:

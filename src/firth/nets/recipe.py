@@ -11,15 +11,18 @@ from typing import Literal
 
 from firth.errors import RecipeError
 from firth.nets.combination import check_combination, check_recurrent
+from firth.nets.entity_recipe import EntitiesRecipe
 from firth.nets.field_checks import check_fractions, check_ranges
+from firth.nets.layer_sizes import check_layer_sizes
 from firth.nets.objective import Objective, Visibility
+from firth.nets.sentence_recipe import SentenceRecipe
 from firth.tokens.recipe import TokenizerRecipe
 
 Format = Literal[
     "stream", "contiguous", "contiguous-pair", "sentences", "segment-pair", "sentence-pair", "full-sentences",
-    "doc-sentences", "parallel",
+    "doc-sentences", "consecutive", "parallel",
 ]  # fmt: skip
-Kind = Literal["none", "window", "bilinear", "cnn", "rnn", "lstm", "bilstm", "transformer"]
+Kind = Literal["none", "window", "bilinear", "cnn", "rnn", "gru", "lstm", "bilstm", "transformer"]
 Output = Literal[
     "full", "tied", "classes", "huffman", "tree", "importance", "nce", "negative", "adaptive", "adaptive-tied",
     "direct", "none",
@@ -84,6 +87,8 @@ class EncoderRecipe:
     inner_width: int = 0
     """Recurrent: dimension of the states of all layers but the last; 0: the same as that of the last."""
     heads: int = 12
+    layer_sizes: tuple[str, ...] = ()
+    """Transformer: heads and feed-forward width of each layer, such as 3x512, where some were pruned; empty: all alike."""
     context: int = 0
     """Window, bilinear and each layer of a CNN: tokens on each visible side."""
     direct_connections: bool = False
@@ -170,6 +175,7 @@ class EncoderRecipe:
             )
         if self.kind == "transformer" and self.width % self.heads:
             raise RecipeError(f"encoder.width={self.width} must be a multiple of encoder.heads={self.heads}.")
+        check_layer_sizes(self)
         if self.kind in ("window", "bilinear", "cnn") and self.context < 1:
             raise RecipeError(f"encoder.context=0 leaves a {self.kind} without context: set it to 4, say.")
         if self.kind == "cnn" and self.layers < 1:
@@ -210,7 +216,7 @@ class SequenceRecipe:
     format: Format = "stream"
     """A stream of sentences, each with its end, in random rows or contiguous from step to step, or contiguous with two
     segments after each part; single sentences; two segments or sentences; as many as fit, across documents or within
-    one, the last cut at a word if it is long; or a source and its target."""
+    one, the last cut at a word if it is long; batches of consecutive sentences; or a source and its target."""
     length: int = 128
     """Maximal tokens of a sequence, special ones included, and number of positions."""
 
@@ -312,12 +318,14 @@ class NetRecipe:
     """Training objectives; none for a network that is only used."""
     output: OutputRecipe = field(default_factory=OutputRecipe)
     sequence: SequenceRecipe = field(default_factory=SequenceRecipe)
+    sentence: SentenceRecipe = field(default_factory=SentenceRecipe)
     memory: MemoryRecipe = field(default_factory=MemoryRecipe)
     sampling: SamplingRecipe = field(default_factory=SamplingRecipe)
     learning: LearningRecipe = field(default_factory=LearningRecipe)
     decoder: EncoderRecipe | None = None
     """A causal Transformer, or an LSTM, that attends to the encoder's states of a source, and predicts (Vaswani et al.
     2017)."""
+    entities: EntitiesRecipe = field(default_factory=EntitiesRecipe)
     languages: tuple[str, ...] = ()
     """The names of the language embeddings."""
     language: str = ""

@@ -15,8 +15,9 @@ from firth.errors import ArtifactError
 from firth.lm.language_model import UnknownWordModel, restore_spelling
 from firth.nets.characters import CharacterTable
 from firth.nets.embedding import Embedding
+from firth.nets.int8 import unpack_arrays
 from firth.nets.model import NetModel, own_tensors
-from firth.nets.network import Network, Vocabulary, build_network, make_decoder, make_encoder
+from firth.nets.network import Network, Vocabulary, build_network, make_decoder, make_encoder, make_entities
 from firth.nets.recipe import NetRecipe
 from firth.text.layout import Layout
 from firth.tokens.tokenizer import Tokenizer
@@ -42,6 +43,7 @@ def make_model(
 
 def restore_net(recipe: NetRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> NetModel:
     """The model of the arrays of a saved artifact, whose names, types and shapes are checked."""
+    arrays, matrices = unpack_arrays(arrays)
     counts = _array(arrays, "counts", np.int64, (len(tokenizer),))
     if counts.min(initial=0) < 0 or float(counts.sum(dtype=np.float64)) >= _MAX_TOTAL:
         raise ArtifactError("the tensor 'counts' holds no counts: copy the folder again, or train the model again.")
@@ -52,6 +54,9 @@ def restore_net(recipe: NetRecipe, arrays: Arrays, tokenizer: Tokenizer, layout:
         network = build_network(recipe, vocabulary, 0, skip_init=True)
     codes = _byte_codes(network)
     load_tensors(network, arrays)
+    for name, tensor in own_tensors(network).items():
+        if name in matrices:
+            matrices[name].attach(tensor)
     if not network.output.is_sound() or not np.array_equal(codes, _byte_codes(network)):
         raise ArtifactError("the tables of the network do not fit its vocabulary: copy the folder again, or train it.")
     heads = {name: _copy(array) for name, array in arrays.items() if name.startswith(HEADS)}
@@ -70,12 +75,14 @@ def load_tensors(network: nn.Module, arrays: Arrays) -> None:
         tensor.data = _copy(arrays[name])  # tied tensors stay tied
 
 
-def restore_second_network(recipe: NetRecipe, first: Network, tensors: Mapping[str, Tensor]) -> Network:
-    """A network that shares the embedding of the first one, with saved tensors for the rest, which are checked."""
+def restore_second_network(
+    recipe: NetRecipe, first: Network, tensors: Mapping[str, Tensor], *, shared: bool = True
+) -> Network:
+    """A network that shares the embedding of the first one, if `shared`; saved tensors for the rest are checked."""
     with torch.device("meta"), _SkipInit():  # nothing of the recipe's size is allocated before the check
-        network = Network(recipe, first.vocabulary, first.embedding)
-    shared = {id(tensor) for tensor in own_tensors(first).values()}
-    own = {name: tensor for name, tensor in own_tensors(network).items() if id(tensor) not in shared}
+        network = Network(recipe, first.vocabulary, first.embedding if shared else None)
+    of_first = {id(tensor) for tensor in own_tensors(first).values()}
+    own = {name: tensor for name, tensor in own_tensors(network).items() if id(tensor) not in of_first}
     arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
     for name, tensor in own.items():
         _array(arrays, name, np.float32, tuple(tensor.shape))
@@ -98,6 +105,7 @@ def _check_sizes(recipe: NetRecipe, arrays: Arrays, vocabulary: Vocabulary) -> N
             "embedding": Embedding(recipe, vocabulary.tokens),
             "encoders.0": make_encoder(recipe),
             "decoder": make_decoder(recipe),
+            "entities": make_entities(recipe, vocabulary.tokens),
         }
     for prefix, module in modules.items():
         for name, tensor in own_tensors(module).items() if module is not None else ():

@@ -136,6 +136,16 @@ class SegmentMemory(NamedTuple):
     """(batch, length, memory): which of these tokens each token of the batch may attend to."""
 
 
+class EntityInputs(NamedTuple):
+    """The entities that a network reads beside the tokens of a batch (Zhang et al. 2019)."""
+
+    vectors: Tensor
+    """(batch, length, entity width): 0 for tokens without an entity."""
+    is_slot: Tensor
+    """(batch, length): true for tokens with an entity, and for the first of each sequence that has one: the latter
+    gathers the entities of its sequence."""
+
+
 def cross_attention_bias(
     sequence_ids: Tensor | None, source_ids: Tensor | None, is_hidden: Tensor | None, shapes: Sequence[tuple[int, int]]
 ) -> AttentionBias:
@@ -183,9 +193,14 @@ class AttentionMask:
     segment_ids: Tensor | None = None
     """See `Batch`, as for `is_reversed`."""
     is_reversed: Tensor | None = None
+    visible: Tensor | None = None
+    """See `Batch`."""
     ends_with_query: bool = False
     """In decoding: whether the last position has no token of its own, and does not attend to itself."""
+    entities: EntityInputs | None = None
+    """The entities of the batch; None if it has none."""
     _biases: dict[torch.dtype, AttentionBias] = field(default_factory=dict)
+    _entity_biases: dict[torch.dtype, AttentionBias] = field(default_factory=dict)
 
     @cached_property
     def allowed(self) -> Tensor | None:
@@ -202,14 +217,14 @@ class AttentionMask:
         if name == "bidirectional" and self.attention_order is not None:
             name = "causal"  # tokens of equal order attend to one another in both directions
         if name == "bidirectional" and self.sequence_ids is None and self.query_only is None:
-            return None
+            return self.visible
         order = torch.arange(self.shape[1])[None] if self.attention_order is None else self.attention_order
         allowed = PREDICATES[name](order[:, :, None], order[:, None, :])
         if self.sequence_ids is not None:
             allowed = allowed & (self.sequence_ids[:, :, None] == self.sequence_ids[:, None, :])
         if self.query_only is not None:
             allowed = allowed & (~self.query_only[:, None, :] | torch.eye(self.shape[1], dtype=torch.bool))
-        return allowed
+        return allowed if self.visible is None else allowed & self.visible
 
     def of_queries(self) -> AttentionMask:
         """The mask of queries that have no token: they attend to tokens that are before them."""
@@ -220,6 +235,14 @@ class AttentionMask:
         if dtype not in self._biases:
             self._biases[dtype] = _to_bias(self.allowed, dtype)
         return self._biases[dtype]
+
+    def entity_bias(self, dtype: torch.dtype = torch.float32) -> AttentionBias:
+        """The bias by which entities attend to those of their sequence, cached."""
+        assert self.entities is not None
+        if dtype not in self._entity_biases:
+            mask = AttentionMask("bidirectional", self.shape, self.sequence_ids, query_only=~self.entities.is_slot)
+            self._entity_biases[dtype] = mask.bias(dtype)
+        return self._entity_biases[dtype]
 
 
 def within_reach(scores: Tensor, reach: int) -> Tensor:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from firth.errors import RecipeError
+from firth.nets.combination import RECURRENT
 from firth.nets.objective import Objective, Visibility
 from firth.nets.recipe import STREAMS, NetRecipe
 
@@ -37,7 +38,7 @@ class CausalLM(Objective):
 
     def check(self, recipe: NetRecipe) -> None:
         super().check(recipe)
-        if (self.activation_penalty or self.temporal_penalty) and recipe.encoder.kind not in ("rnn", "lstm"):
+        if (self.activation_penalty or self.temporal_penalty) and recipe.encoder.kind not in RECURRENT:
             raise RecipeError(
                 f"{self.name}.activation_penalty and temporal_penalty are of recurrent states, not of a "
                 f"{recipe.encoder.kind}: set both to 0."

@@ -34,7 +34,7 @@ class LaidOutObjective(Objective):
     def check(self, recipe: NetRecipe) -> None:
         super().check(recipe)
         form, tasks = recipe.sequence.format, recipe.embedding.tasks
-        if form in CONTIGUOUS or form == "parallel":
+        if form in CONTIGUOUS or form in ("consecutive", "parallel"):
             raise RecipeError(
                 f"{self.name} makes sequences of its own, which do not go with sequence.format={form}: set "
                 "sequence.format=segment-pair or doc-sentences."

@@ -7,21 +7,27 @@ from firth.nets.objective import Objective
 from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.context import ContextWord
-from firth.objectives.contrastive import Contrastive
+from firth.objectives.contrastive import Contrastive, ContrastiveNLI
+from firth.objectives.dea import EntityDenoising
 from firth.objectives.denoising import Denoising
 from firth.objectives.dialogue import DialogueLM
 from firth.objectives.discourse import DiscourseRelation
 from firth.objectives.distance import SentenceDistance
 from firth.objectives.fragments import MaskedFragment
+from firth.objectives.generation import NeighbourGeneration, ParseGeneration, TranslationGeneration
+from firth.objectives.matching import Neighbours, ResponseMatching
 from firth.objectives.mlm import MaskedLM
+from firth.objectives.nli import NaturalLanguageInference
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.plm import PermutationLM
+from firth.objectives.quick_thought import QuickThought
 from firth.objectives.ranking import Ranking
 from firth.objectives.relevance import Relevance
 from firth.objectives.reordering import SentenceReordering
 from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
 from firth.objectives.seq2seq import SequenceToSequence
+from firth.objectives.skip_thought import SkipThought
 from firth.objectives.spans import SpanCorruption
 from firth.objectives.tlm import TranslationLM
 from firth.objectives.token_labels import Capitalisation, TokenDocument
@@ -55,6 +61,16 @@ OBJECTIVES: dict[str, type[Objective]] = {
         Relevance,
         ContextWord,
         Contrastive,
+        ContrastiveNLI,
+        NaturalLanguageInference,
+        Neighbours,
+        ResponseMatching,
+        NeighbourGeneration,
+        TranslationGeneration,
+        ParseGeneration,
+        QuickThought,
+        SkipThought,
+        EntityDenoising,
     )
 }
 

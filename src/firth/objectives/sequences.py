@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 Integers = npt.NDArray[np.int64]
+SENTENCES, DOCUMENTS = "sentences", "documents"
+"""Labels of the sequences of consecutive sentences: the number of each in the text, and that of its document."""
 
 
 class StoredText(NamedTuple):
@@ -21,6 +23,17 @@ class StoredText(NamedTuple):
     documents: Integers
     """The first sentence of each document, and the end."""
     columns: Mapping[str, npt.NDArray[Any]]
+
+
+class SentenceGroups(NamedTuple):
+    """Groups of sentences that are in one batch together, as ranges of a token store."""
+
+    starts: Integers
+    """(groups, members): the first token of each sentence."""
+    ends: Integers
+    """(groups, members): after the last token."""
+    labels: Integers | None = None
+    """The label of each group, if it has one."""
 
 
 class Sequences(NamedTuple):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from firth.errors import RecipeError
+from firth.nets.objective import Source
 from firth.nets.recipe import NetRecipe
 from firth.objectives.mlm import MaskedLM
 
@@ -15,7 +16,7 @@ class TranslationLM(MaskedLM):
     """Masked tokens of a text and of its translation are predicted from both (Lample and Conneau 2019)."""
 
     name: ClassVar[str] = "tlm"
-    needs_translations: ClassVar[bool] = True
+    source: ClassVar[Source] = "translations"
 
     def check(self, recipe: NetRecipe) -> None:
         super().check(recipe)

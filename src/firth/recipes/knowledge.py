@@ -1,10 +1,12 @@
-"""Pre-training with knowledge of phrases and entities: ERNIE of Baidu."""
+"""Pre-training with knowledge: ERNIE of Baidu, by phrases and entities, and of Tsinghua, by a graph."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from firth.nets.entity_recipe import EntitiesRecipe
 from firth.nets.recipe import NetRecipe
+from firth.objectives.dea import EntityDenoising
 from firth.objectives.dialogue import ROLES, DialogueLM
 from firth.objectives.discourse import DiscourseRelation
 from firth.objectives.distance import SentenceDistance
@@ -46,4 +48,14 @@ def ernie2() -> NetRecipe:
         objectives=(base.objectives[0], Capitalisation(begin=0.25), TokenDocument(begin=0.25), *sentences),
         sequence=replace(base.sequence, format="doc-sentences"),
         sampling=replace(base.sampling, batches=0.5),
+    )
+
+
+def ernie_thu() -> NetRecipe:
+    """BERT that fuses tokens with the entities of a knowledge graph, and restores corrupted ones."""
+    base = bert()
+    return replace(
+        base,
+        entities=EntitiesRecipe(width=100, text_layers=5),
+        objectives=(*base.objectives, EntityDenoising()),
     )

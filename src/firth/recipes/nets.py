@@ -85,6 +85,7 @@ def resize(recipe: NetRecipe, size: str) -> NetRecipe:
         encoder=scaled,
         decoder=decoder,
         sequence=replace(recipe.sequence, length=length),
+        entities=replace(recipe.entities, text_layers=layers * recipe.entities.text_layers // encoder.layers),
         memory=replace(recipe.memory, length=min(_LENGTHS[size], recipe.memory.length)),
     )
 

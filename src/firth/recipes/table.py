@@ -61,6 +61,7 @@ _KNESER_AND_NEY = "Kneser and Ney, Improved Backing-off for M-gram Language Mode
 _BROWN = "Brown et al., Class-Based n-gram Models of Natural Language"
 _MIKOLOV = "Mikolov et al., Distributed Representations of Words and Phrases and their Compositionality"
 _LE_AND_MIKOLOV = "Le and Mikolov, Distributed Representations of Sentences and Documents"
+_CER = "Cer et al., Universal Sentence Encoder"
 
 # fmt: off
 RECIPES: dict[str, RecipeEntry] = {
@@ -174,6 +175,8 @@ RECIPES: dict[str, RecipeEntry] = {
         "Sun et al., ERNIE: Enhanced Representation through Knowledge Integration", "bert-wwm"),
     "ernie2": _entry(knowledge.ernie2, 2020,
         "Sun et al., ERNIE 2.0: A Continual Pre-training Framework for Language Understanding", "ernie"),
+    "ernie-thu": _entry(knowledge.ernie_thu, 2019,
+        "Zhang et al., ERNIE: Enhanced Language Representation with Informative Entities", "bert", "transe"),
     "roberta": _entry(nets.roberta, 2019,
         "Liu et al., RoBERTa: A Robustly Optimized BERT Pretraining Approach", "bert"),
     "spanbert": _entry(nets.spanbert, 2019,
@@ -195,9 +198,20 @@ RECIPES: dict[str, RecipeEntry] = {
     "t5-1.1": _entry(denoising.t5_1_1, 2020, "Shazeer, GLU Variants Improve Transformer", "t5"),
     "mass": _entry(denoising.mass, 2019,
         "Song et al., MASS: Masked Sequence to Sequence Pre-training for Language Generation", "transformer", "xlm"),
+    "skip-thoughts": _entry(sentences.skip_thoughts, 2015, "Kiros et al., Skip-Thought Vectors", "lstm", "skipgram"),
+    "quick-thoughts": _entry(sentences.quick_thoughts, 2018,
+        "Logeswaran and Lee, An Efficient Framework for Learning Sentence Representations", "skip-thoughts"),
     "simcse": _entry(
         sentences.simcse, 2021, "Gao et al., SimCSE: Simple Contrastive Learning of Sentence Embeddings", "bert"
     ),
+    "infersent": _entry(sentences.infersent, 2017,
+        "Conneau et al., Supervised Learning of Universal Sentence Representations from Natural Language Inference",
+        "lstm"),
+    "use-transformer": _entry(sentences.use_transformer, 2018, _CER, "transformer", "infersent"),
+    "gensen": _entry(sentences.gensen, 2018,
+        "Subramanian et al., Learning General Purpose Distributed Sentence Representations via Multi-task Learning",
+        "skip-thoughts", "infersent"),
+    "use-dan": _entry(sentences.use_dan, 2018, _CER, "sif", "infersent"),
     "electra": _entry(nets.electra, 2020,
         "Clark et al., ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", "bert"),
 }
@@ -205,6 +219,9 @@ FINETUNED: dict[str, FinetunedEntry] = {
     "mt-dnn": FinetunedEntry("BERT fine-tuned for several tasks at once, each with a head of its own.", 2019,
         "Liu et al., Multi-Task Deep Neural Networks for Natural Language Understanding", ("bert",),
         "firth finetune MODEL many --tasks FILE.toml"),
+    "k-bert": FinetunedEntry("BERT fine-tuned on texts with facts of a knowledge graph inserted.", 2020,
+        "Liu et al., K-BERT: Enabling Language Representation with Knowledge Graph", ("bert",),
+        "firth finetune MODEL TASK --knowledge GRAPH.spo"),
 }
 # fmt: on
 

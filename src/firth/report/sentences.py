@@ -1,8 +1,8 @@
 """Sentence vectors: transfer to classification by logistic regression, and similarity, as in SentEval.
 
 Files decide what is measured: a text with a label is classified, two texts with a label by the differences and products
-of their vectors, and two texts with a score are compared by the cosine. `X.train.tsv` and `X.test.tsv` (or `dev`)
-belong together; a file alone is cross-validated.
+of their vectors, and two texts with a score are compared by the cosine, or the angle if the model is made for that.
+`X.train.tsv` and `X.test.tsv` (or `dev`) belong together; a file alone is cross-validated.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from firth.abilities import HasLayers
 from firth.apply.embed import require_embeds, text_vectors
+from firth.apply.similarity import text_similarities
 from firth.errors import ArgumentError, CorpusError
 from firth.metrics.measure import measure
 from firth.progress import progress
@@ -223,7 +224,7 @@ def _compare(given: SentenceSet, embedder: _Embedder) -> dict[str, Any]:
     examples = _read(given, given.tested or next(iter(given.parts)), "score")
     gold = numeric_labels(examples)
     first, second = embedder([one.text for one in examples]), embedder([one.other or "" for one in examples])
-    found = measure("similarity", gold, cosines(first, second).tolist())
+    found = measure("similarity", gold, text_similarities(embedder.model, cosines(first, second)).tolist())
     kept = ("spearman", "spearman_interval", "pearson", "pearson_interval")
     report: dict[str, Any] = {name: found[name] for name in kept} | {"pairs": len(gold)}
     if isinstance(first, np.ndarray):

@@ -26,6 +26,16 @@ class WordPair(NamedTuple):
     """A text for each word, which stands between `<b>` and `</b>` in it."""
 
 
+class SensePair(NamedTuple):
+    """Two uses of a word, and whether it has the same sense in both."""
+
+    word: str
+    is_same: bool
+    texts: tuple[str, str]
+    ranges: tuple[tuple[int, int], tuple[int, int]]
+    """Where the word begins and ends in each text."""
+
+
 class AnalogyQuestion(NamedTuple):
     """a is to b as c is to d."""
 
@@ -80,6 +90,57 @@ def read_contexts(path: Path) -> list[WordPair]:
             )
         pairs.append(WordPair(fields[1], fields[3], score, (fields[5], fields[6])))
     return _require_some(pairs, path, "words in context")
+
+
+_SENSES = ("label", "word", "index_a", "index_b", "text_a", "text_b")
+
+
+def is_sense_file(path: Path) -> bool:
+    """Whether the first line of a file has the columns of pairs of senses."""
+    return set(_SENSES) <= set(next(_lines(path), (0, ""))[1].split("\t"))
+
+
+def read_senses(path: Path) -> list[SensePair]:
+    """Pairs of senses (WiC): a header with label (T or F), word, index_a, index_b, text_a and text_b, and further ones.
+
+    Indexes are those of words between spaces, from 0.
+    """
+    lines = _lines(path)
+    head = next(lines, (0, ""))[1].split("\t")
+    if lacking := [name for name in _SENSES if name not in head]:
+        raise CorpusError(f"{path} has no column {lacking[0]}: name {', '.join(_SENSES)} in a first line, with tabs.")
+    pairs = []
+    for number, line in lines:
+        where, fields = f"{path}, line {number + 1}", line.split("\t")
+        if len(fields) != len(head):
+            raise CorpusError(f"{where}: {len(fields)} fields where the first line has {len(head)}.")
+        row = dict(zip(head, fields, strict=True))
+        if row["label"] not in ("T", "F"):
+            raise CorpusError(f"{where}: the label {row['label']!r:.40} must be T for the same sense, or F.")
+        ranges = [_word_range(row[f"text_{side}"], row[f"index_{side}"], where) for side in "ab"]
+        texts = (row["text_a"], row["text_b"])
+        pairs.append(SensePair(row["word"], row["label"] == "T", texts, (ranges[0], ranges[1])))
+    return _require_some(pairs, path, "pairs of senses")
+
+
+def _word_range(text: str, index: str, where: str) -> tuple[int, int]:
+    """Where the word of a number begins and ends in a text."""
+    words = list(re.finditer(r"\S+", text))
+    if not index.isascii() or not index.isdigit() or len(index) > 9 or int(index) >= len(words):
+        raise CorpusError(f"{where}: the index {index!r:.40} must be from 0 to {len(words) - 1}, a word of the text.")
+    return words[int(index)].span()
+
+
+def find_tagged(context: str) -> tuple[int, int]:
+    """Where the word between `<b>` and `</b>` begins and ends in the context without tags.
+
+    >>> find_tagged("on the <b> bank </b> of the river")
+    (7, 11)
+    """
+    before, _, rest = context.partition("<b>")
+    word = rest.partition("</b>")[0].strip()
+    begin = len(strip_tags(f"{before}<b>x")) - 1
+    return begin, begin + len(word)
 
 
 def read_labelled(path: Path) -> tuple[list[str], list[str]]:

@@ -29,14 +29,14 @@ WILSON = "Wilson, 95%"
 def evaluate_words(model: Any, files: Sequence[Path]) -> dict[str, Any]:
     """Spearman's correlation of the model's similarities with human ratings of word pairs."""
     vectors = require_vectors(model)
-    find = _WordFinder(vectors)
+    find = WordFinder(vectors)
     return _over_files(files, lambda path: _correlate(read_pairs(path), vectors, find))
 
 
 def evaluate_contexts(model: Any, files: Sequence[Path]) -> dict[str, Any]:
     """The same for words in context (SCWS): by the words alone, and by their senses where a model has several."""
     vectors = require_vectors(model)
-    find = _WordFinder(vectors)
+    find = WordFinder(vectors)
 
     def evaluate(path: Path) -> dict[str, Any]:
         pairs = read_contexts(path)
@@ -46,7 +46,7 @@ def evaluate_contexts(model: Any, files: Sequence[Path]) -> dict[str, Any]:
     return _over_files(files, evaluate)
 
 
-def _correlate(pairs: Sequence[WordPair], model: HasVectors, find: _WordFinder) -> dict[str, Any]:
+def _correlate(pairs: Sequence[WordPair], model: HasVectors, find: WordFinder) -> dict[str, Any]:
     words = [(find(pair.one), find(pair.two)) for pair in pairs]
     is_covered = np.array([one is not None and two is not None for one, two in words])
     predicted = np.array([model.similarity(one, two) for one, two in words if one is not None and two is not None])
@@ -58,7 +58,7 @@ def _correlate(pairs: Sequence[WordPair], model: HasVectors, find: _WordFinder) 
     return report | {"spearman_all": correlation(filled, gold)["spearman"], "missing": missing}
 
 
-def _correlate_senses(pairs: Sequence[WordPair], model: HasSenses, find: _WordFinder) -> dict[str, Any]:
+def _correlate_senses(pairs: Sequence[WordPair], model: HasSenses, find: WordFinder) -> dict[str, Any]:
     """The correlation of the similarities of senses, which are selected by the contexts."""
     predicted, gold = [], []
     for pair in pairs:
@@ -232,7 +232,7 @@ def fit_predict(vectors: Any, labels: npt.NDArray[Any], tested: Any, strength: f
     return predicted
 
 
-class _WordFinder:
+class WordFinder:
     """Maps a word to the model's form of it: as given, or in another case; None if the model has neither."""
 
     def __init__(self, model: HasVectors) -> None:

@@ -129,8 +129,8 @@ def analyse(task: str, examples: Sequence[Any], answers: Sequence[Prediction], t
 
 
 def _kind(task: str, examples: Sequence[Any], answers: Sequence[Prediction]) -> str:
-    """The type of the predictions: classify and pair give a label, a set of labels or a number."""
-    if task in ("classify", "pair"):
+    """The type of the predictions: tasks on whole texts give a label, a set of labels or a number."""
+    if task in ("classify", "pair", "typing", "relation"):
         return "labels" if "labels" in answers[0] else "label" if "label" in answers[0] else "number"
     if task == "tag":
         tags = [tag for one in examples for tag in one.tags or ()]

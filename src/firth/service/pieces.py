@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from firth.tasks.sequences import original_offsets, without_leading_spaces
 from firth.text.layout import sentences_of
+from firth.tokens.offsets import original_offsets, without_leading_spaces
 from firth.tokens.tokenizer import EOS, FIRST_WORD, MASK, Tokenizer
 
 if TYPE_CHECKING:

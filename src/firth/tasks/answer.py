@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from firth.nets.dropout import DropoutRng, drop
-from firth.tasks.groups import pad_groups
+from firth.nets.groups import pad_groups
 
 _INIT_STD = 0.02  # (Devlin et al. 2019)
 _STEP_DROPOUT = 0.1  # probability that the answer of a turn is left out in training

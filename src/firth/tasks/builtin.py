@@ -42,6 +42,8 @@ def builtin_examples(task: str, name: str, limit: int = 20_000) -> list[Example]
     """The first `limit` examples of a built-in task."""
     if name not in PARTS:
         raise CorpusError(f"no labelled examples are called {name!r}: {near_miss(name, PARTS)}")
+    if task not in _MAKERS:
+        raise CorpusError(f"{name} has no examples of {task}: name files of your own.")
     entries = [entry for entry in pydoc_entries() if entry.body]
     held_out = name == PARTS[1]
     mine = [entry for number, entry in enumerate(entries) if (number % _HELD_OUT == 0) == held_out]

@@ -17,9 +17,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
+from firth.nets.groups import pad_groups
 from firth.nets.network import HiddenStates, Network
 from firth.tasks.examples import ChoiceExample, Example, TextExample, numeric_labels
-from firth.tasks.groups import pad_groups
 from firth.tasks.predictor import MetricInputs, Prediction, multiple_labels, single_label, text_metric_inputs
 from firth.tasks.sequences import GROUPS, POSITIONS, BuiltSequence, InputSequence, Ints, SequenceBuilder
 from firth.tasks.task import LABELS, Floats, Task, label_indices, softmax
@@ -37,19 +37,20 @@ class ClassifyTask(Task):
 
     def sequences(self, examples: Sequence[Example], builder: SequenceBuilder) -> list[list[InputSequence]]:
         texts = cast(Sequence[TextExample], examples)
-        encoded = [builder.encode([one.text for one in texts])]
+        sides = [[one.text for one in texts]]
         if self.kind == "pair":
-            encoded.append(builder.encode([one.other or "" for one in texts]))
+            sides.append([one.other or "" for one in texts])
+        encoded = [list(zip(builder.encode(side), builder.heads(side), strict=True)) for side in sides]
         indices = label_indices(self.recipe.labels)
         found = []
-        for example, *ids in zip(texts, *encoded, strict=True):
+        for example, *both in zip(texts, *encoded, strict=True):
             sequences: list[InputSequence] = []
-            for order in (ids, ids[::-1]) if self.recipe.symmetric and len(ids) == 2 else (ids,):
-                built = builder.build(*order)
+            for order in (both, both[::-1]) if self.recipe.symmetric and len(both) == 2 else (both,):
+                built = builder.build(*(ids for ids, _ in order))
                 labels = self.inputs(built)
                 if example.labels is not None and not sequences:
                     labels[LABELS] = self.targets(example, indices)
-                sequences.append(InputSequence(built.ids, built.segment_ids, labels=labels, truncated=built.truncated))
+                sequences.append(builder.sequence(built, labels, [heads for _, heads in order]))
             found.append(sequences)
         return found
 

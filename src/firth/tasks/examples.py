@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from firth.errors import CorpusError
@@ -30,6 +30,13 @@ class TextExample:
     other: str | None = None  # second text of a pair
     labels: tuple[str, ...] | None = None  # None: unknown; similarity: the number as a string
     origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class MentionExample(TextExample):
+    """typing and relation: a text with one marked mention or two."""
+
+    mentions: tuple[tuple[int, int], ...] = ()  # characters from which and to which each goes
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +123,22 @@ def numeric_labels(examples: Sequence[TextExample]) -> list[float]:
                 f"{one.origin}: the label {label!r:.80} is not a number, as other labels are: correct it."
             ) from None
     return found
+
+
+def without_labels(example: Example) -> Example:
+    """A copy without the labels, which may be unknown to the model.
+
+    >>> without_labels(TextExample("a fine film", labels=("good",)))
+    TextExample(text='a fine film', other=None, labels=None, origin=Origin(source='', number=0))
+    """
+    match example:
+        case TextExample():
+            return replace(example, labels=None)
+        case TagExample():
+            return replace(example, tags=None)
+        case SpanExample():
+            return replace(example, answers=None)
+        case ChoiceExample():
+            return replace(example, label=None)
+        case _:
+            return replace(example, target=None)

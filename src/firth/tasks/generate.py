@@ -26,13 +26,13 @@ from firth.metrics.bootstrap import measured, sums_sample
 from firth.metrics.measure import measure
 from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
+from firth.nets.groups import pad_groups
 from firth.nets.model import own_tensors
 from firth.nets.network import HiddenStates, KVCache, Network, Vocabulary
 from firth.nets.recipe import NetRecipe
 from firth.nets.scoring import max_length as network_max_length
 from firth.nets.visibility import EncoderStates, make_encoder_states
 from firth.tasks.examples import Example, GenerateExample
-from firth.tasks.groups import pad_groups
 from firth.tasks.predictor import MetricInputs, Prediction, with_truncation
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import GROUPS, POSITIONS, InputSequence, Ints, SequenceBuilder, pack

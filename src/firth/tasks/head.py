@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng, drop
 from firth.nets.encoders.encoder import Encoder
+from firth.nets.groups import pool
 from firth.nets.network import HiddenStates, Vocabulary, make_encoder
 from firth.nets.norm import LayerNorm
 from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe
 from firth.nets.visibility import AttentionMask
 from firth.tasks.answer import StochasticAnswer
-from firth.tasks.groups import pool
 from firth.tasks.recipe import TaskRecipe
 
 _INIT_STD = 0.02  # (Devlin et al. 2019)

@@ -18,6 +18,8 @@ from firth.tasks.readers.reader import read_items
 Prediction = dict[str, Any]  # a JSON object
 TRUNCATED = "truncated"
 """The key of a prediction whose input was truncated."""
+DROPPED = "dropped_facts"
+"""The key of the number of facts that had no room in an input."""
 MetricInputs = tuple[str, Sequence[Any], Sequence[Any]]
 """The name of the metrics, the references and the predictions, as `measure` takes them."""
 _THRESHOLD = 0.5  # probability from which on a label is predicted in multi-label classification
@@ -66,13 +68,14 @@ class Predictor(SummarisedModel, ChecksArguments, ABC):
         return measure(*self.metric_inputs(examples, answers), seed=seed, samples=samples)
 
 
-def with_truncation(prediction: Prediction, truncated: bool) -> Prediction:
-    """The prediction, which says so if its input was truncated.
+def with_truncation(prediction: Prediction, truncated: bool, dropped: int = 0) -> Prediction:
+    """The prediction, which says so if its input was truncated, or if facts of a knowledge graph had no room in it.
 
-    >>> with_truncation({"label": "good"}, True), with_truncation({"label": "good"}, False)
-    ({'label': 'good', 'truncated': True}, {'label': 'good'})
+    >>> with_truncation({"label": "good"}, True), with_truncation({"label": "good"}, False, 3)
+    ({'label': 'good', 'truncated': True}, {'label': 'good', 'dropped_facts': 3})
     """
-    return prediction | {TRUNCATED: True} if truncated else prediction
+    prediction = prediction | {TRUNCATED: True} if truncated else prediction
+    return prediction | {DROPPED: dropped} if dropped else prediction
 
 
 def count_truncated(predictions: Iterable[Prediction]) -> int:

@@ -16,8 +16,8 @@ from firth.metrics.tags import Scheme
 from firth.nets.recipe import LearningRecipe, NetRecipe
 from firth.tokens.recipe import TokenizerRecipe
 
-TaskName = Literal["classify", "pair", "tag", "span", "choice", "generate"]
-TASKS: tuple[TaskName, ...] = ("classify", "pair", "tag", "span", "choice", "generate")
+TaskName = Literal["classify", "pair", "tag", "span", "choice", "generate", "typing", "relation"]
+TASKS: tuple[TaskName, ...] = ("classify", "pair", "tag", "span", "choice", "generate", "typing", "relation")
 Strategy = Literal["full", "frozen", "features", "discriminative", "gradual", "ulmfit"]
 STRATEGIES: tuple[Strategy, ...] = ("full", "frozen", "features", "discriminative", "gradual", "ulmfit")
 GRADUAL: tuple[Strategy, ...] = ("gradual", "ulmfit")
@@ -25,6 +25,8 @@ GRADUAL: tuple[Strategy, ...] = ("gradual", "ulmfit")
 LAYERED: tuple[Strategy, ...] = ("discriminative", *GRADUAL)
 """Strategies with lower rates in lower layers."""
 Pooling = Literal["first", "last", "mean", "max", "concat"]
+WITH_KNOWLEDGE: tuple[TaskName, ...] = ("classify", "pair", "tag")
+"""Tasks of texts into which facts can be inserted."""
 MANY = "many"
 """Several tasks in one run."""
 Mixing = Literal["size", "sqrt", "equal"]
@@ -113,6 +115,24 @@ class HeadRecipe:
             raise RecipeError(f"head.width={self.width} must be even: half of it is for each direction.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class KnowledgeRecipe:
+    """Facts of a knowledge graph that are inserted into texts (K-BERT, Liu et al. 2020)."""
+
+    triples: int = 2
+    """Facts about a name that are inserted, in the order of the graph."""
+    predicate: bool = True
+    """Insert predicate and object (default of classify and pair), or the object alone (of tag)."""
+    shuffled: bool = False
+    """Permute the objects of all facts: whether knowledge helps, or only longer texts."""
+    digest: str = ""
+    """SHA-256 of the facts, which are saved with the model."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.triples <= 1000:
+            raise RecipeError(f"knowledge.triples={self.triples} must be from 1 to 1000.")
+
+
 def default_learning() -> LearningRecipe:
     """Default hyperparameters: batches of 32 examples, three epochs (Devlin et al. 2019)."""
     return LearningRecipe(batch=32, epochs=3, warmup=0.1, beta2=0.999)
@@ -124,7 +144,7 @@ class TaskRecipe:
 
     task: TaskName = "classify"
     form: Literal["single", "multi", "number"] = "single"
-    """classify: single- or multi-label; pair: a label or a number."""
+    """classify: single- or multi-label; pair: a label or a number; typing: multi-label."""
     network: NetRecipe = field(default_factory=NetRecipe)
     decoder: NetRecipe | None = None
     """A decoder with cross-attention to `network`, which writes targets or labels; None: `network` does all."""
@@ -156,6 +176,8 @@ class TaskRecipe:
     """span: questions may have no answer."""
     no_answer_threshold: float = 0.0
     """span: no answer is predicted if its score exceeds that of the best span by more."""
+    knowledge: KnowledgeRecipe | None = None
+    """classify, pair, tag: a knowledge graph whose facts are inserted into texts."""
     learning: LearningRecipe = field(default_factory=default_learning)
     """`batch` counts examples."""
 
@@ -175,6 +197,7 @@ class TaskRecipe:
         if not 0 < self.layer_decay <= 1:
             raise RecipeError(f"layer_decay={self.layer_decay} must be above 0 and at most 1, such as 0.95.")
         self._check_decoder()
+        self._check_knowledge()
         if self.task == "generate" and self.decoder is None and self.strategy in ("frozen", "features"):
             raise RecipeError("generate has no head to train: use --strategy=full, or give a --decoder.")
         if self.task == "generate" and self.strategy == "ulmfit":
@@ -183,6 +206,24 @@ class TaskRecipe:
             raise RecipeError("head.answer=san gives the labels of pairs of texts: leave it out for anything else.")
         if self.lm_weight and "next" not in self.network.predicts:
             raise RecipeError("only a causal language model has a next-token loss: set lm_weight=0.")
+
+    def _check_knowledge(self) -> None:
+        if self.knowledge is None:
+            return
+        if self.task not in WITH_KNOWLEDGE or self.decoder is not None:
+            raise RecipeError(f"facts are inserted for {', '.join(WITH_KNOWLEDGE)} with a head: leave --knowledge out.")
+        encoder, embedding = self.network.encoder, self.network.embedding
+        is_absolute = embedding.positions != "none" and encoder.positions == "none"
+        if encoder.kind != "transformer" or self.network.visibility != "bidirectional" or not is_absolute:
+            raise RecipeError(
+                "inserted facts need a Transformer with absolute positions that attends in both directions, such as "
+                "bert: fine-tune one, or leave --knowledge out."
+            )
+        if self.head.encoder != "none":
+            raise RecipeError(
+                f"an encoder of the head ({self.head.encoder}) would read inserted facts as text: set "
+                "head.encoder=none or --strategy=full, or leave --knowledge out."
+            )
 
     def _check_decoder(self) -> None:
         writes = self.head.answer == "text"

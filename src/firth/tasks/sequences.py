@@ -7,7 +7,7 @@ its own position ids.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,12 +19,17 @@ from firth.nets.packing import pack_rows
 from firth.nets.recipe import NetRecipe
 from firth.nets.scoring import max_length, one_line
 from firth.nets.special_tokens import task_special_tokens
+from firth.tasks.knowledge import KnowledgeGraph, branch_text
+from firth.tasks.recipe import KnowledgeRecipe
+from firth.tasks.trees import HeadWord, SentenceTree, fit, grow, within
 from firth.tokens.encoder import TextEncoder
+from firth.tokens.offsets import token_offsets
 from firth.tokens.special_tokens import tokenizer_special_tokens
 from firth.tokens.tokenizer import EOS, FIRST_WORD, UNK, Tokenizer
 
 Ints = npt.NDArray[np.int64]
 POSITIONS = "positions"  # key of the labels that are positions in the sequence
+MARKERS = "markers"  # key of the positions of tokens that a task has vectors of
 GROUPS = "groups"  # key of the index of the sequence that each of those positions belongs to
 # Replaced one for one, so that character offsets stay.
 _LINE_ENDS = {ord(one): " " for one in "\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
@@ -44,6 +49,8 @@ class InputSequence:
     position_ids: Ints | None = None  # if they are not 0, 1, 2, ...
     query_only: int = 0  # number of tokens at the end that no other attends to
     truncated: bool = False  # whether it has not all of its example
+    tree: SentenceTree | None = None  # if facts were inserted into its text
+    dropped: int = 0  # number of facts that did not fit
 
 
 def pack(sequences: Sequence[InputSequence], first_word: int) -> Batch:
@@ -86,9 +93,24 @@ def pack(sequences: Sequence[InputSequence], first_word: int) -> Batch:
         if all(one.attention_order is None for one in sequences)
         else torch.from_numpy(attention_order),
         query_only=torch.from_numpy(query_only) if query_only.any() else None,
+        visible=None
+        if all(one.tree is None for one in sequences)
+        else torch.from_numpy(_visible(sequences, rows, begins, shape)),
         labels=_labels(sequences, rows * shape[1] + begins),
         tokens=count_text_tokens(ids),
     )
+
+
+def _visible(
+    sequences: Sequence[InputSequence], rows: Ints, begins: Ints, shape: tuple[int, int]
+) -> npt.NDArray[np.bool_]:
+    """(rows, length, length): which tokens a sequence with inserted facts may attend to; all, for other sequences."""
+    visible = np.ones((*shape, shape[1]), dtype=np.bool_)
+    for one, row, begin in zip(sequences, rows.tolist(), begins.tolist(), strict=True):
+        if one.tree is not None:
+            own = slice(begin, begin + one.ids.size)
+            visible[row, own, own] = one.tree.visible()
+    return visible
 
 
 def count_text_tokens(ids: Ints) -> int:
@@ -105,7 +127,7 @@ def _labels(sequences: Sequence[InputSequence], offsets: Ints) -> dict[str, torc
     found: dict[str, list[Ints]] = {}
     for index, one in enumerate(sequences):
         for name, values in one.labels.items():
-            found.setdefault(name, []).append(values + offsets[index] if name == POSITIONS else values)
+            found.setdefault(name, []).append(values + offsets[index] if name in (POSITIONS, MARKERS) else values)
         if POSITIONS in one.labels:
             found.setdefault(GROUPS, []).append(np.full(one.labels[POSITIONS].size, index))
     return {name: torch.from_numpy(np.concatenate(values)) for name, values in found.items()}
@@ -130,12 +152,20 @@ class SequenceBuilder:
     models may define other special tokens in their tokenizer.json.
     """
 
-    def __init__(self, recipe: NetRecipe, tokenizer: Tokenizer) -> None:
-        self.recipe, self.tokenizer = recipe, tokenizer
+    def __init__(
+        self,
+        recipe: NetRecipe,
+        tokenizer: Tokenizer,
+        knowledge: KnowledgeRecipe | None = None,
+        graph: KnowledgeGraph | None = None,
+    ) -> None:
+        """The facts of a `graph` are inserted as `knowledge` says."""
+        self.recipe, self.tokenizer, self.knowledge, self.graph = recipe, tokenizer, knowledge, graph
         self.max_length = max_length(recipe) or _MAX_LENGTH
         self.segments = recipe.segments > 1
         self.special_tokens = tokenizer_special_tokens(tokenizer.backend) or task_special_tokens(recipe)
         self._encoder = TextEncoder(tokenizer)
+        self._branches: dict[str, tuple[Ints, ...]] = {}  # of the names that occurred
 
     def encode(self, texts: Sequence[str]) -> list[Ints]:
         """The ids of each text; special tokens in it are unknown words."""
@@ -147,16 +177,70 @@ class SequenceBuilder:
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[Ints, Ints]]:
         """The ids of each text and the character offsets of its tokens, (tokens, 2)."""
-        lines = [text.translate(_LINE_ENDS) for text in texts]
-        found = []
-        for line, tokens in zip(lines, self.tokenizer.encode_batch(lines), strict=True):
-            ids = np.array(tokens.ids, dtype=np.int64)
-            offsets = np.array(tokens.offsets, dtype=np.int64).reshape(-1, 2)
-            spaced = self.tokenizer.presegment(line)
-            if spaced != line:
-                offsets = original_offsets(line, spaced)[offsets]
-            found.append((np.where(ids >= FIRST_WORD, ids, UNK), without_leading_spaces(line, offsets)))
+        found = token_offsets(self.tokenizer, [text.translate(_LINE_ENDS) for text in texts])
+        return [(np.where(ids >= FIRST_WORD, ids, UNK), offsets) for ids, offsets in found]
+
+    def heads(self, texts: Sequence[str]) -> list[list[HeadWord]]:
+        """The names of the graph in each text as tokens, with their facts; nothing without a graph."""
+        if self.graph is None:
+            return [[] for _ in texts]
+        lines = [one_line(text) for text in texts]
+        matched = {line: None for line in lines if next(self.graph.find(line), None)}
+        encoded = dict(zip(matched, self.encode_with_offsets(list(matched)), strict=True))
+        return [self.heads_at(line, encoded[line][1]) if line in encoded else [] for line in lines]
+
+    def heads_at(self, text: str, offsets: Ints) -> list[HeadWord]:
+        """The names of the graph in a text whose tokens have these character offsets."""
+        if self.graph is None:
+            return []
+        found: list[HeadWord] = []
+        for begin, end in self.graph.find(text):
+            first = int(np.searchsorted(offsets[:, 1], begin, side="right"))
+            last = int(np.searchsorted(offsets[:, 0], end, side="left"))
+            # Of two names in the same token, the first one has it.
+            if first < last and not (found and first < found[-1].end) and (facts := self._facts(text[begin:end])):
+                found.append(HeadWord(first, last, facts))
         return found
+
+    def _facts(self, name: str) -> tuple[Ints, ...]:
+        """The tokens of the facts about a name."""
+        assert self.graph is not None
+        assert self.knowledge is not None
+        if name not in self._branches:
+            facts = self.graph.facts[name][: self.knowledge.triples]
+            encoded = self.encode([branch_text(fact, self.knowledge.predicate) for fact in facts])
+            self._branches[name] = tuple(ids for ids in encoded if ids.size)
+        return self._branches[name]
+
+    def sequence(
+        self,
+        built: BuiltSequence,
+        labels: Mapping[str, Ints],
+        heads: Sequence[Sequence[HeadWord]] = (),
+        truncated: bool | None = None,
+    ) -> InputSequence:
+        """The input sequence of one text or two; facts about their head words are inserted as far as there is room."""
+        parts = zip(heads, built.begins, built.lengths, strict=False)
+        inside = [head for own, begin, length in parts for head in within(own, 0, length, begin)]
+        kept, dropped = fit(inside, self.max_length - built.ids.size)
+        plain = InputSequence(
+            built.ids,
+            built.segment_ids,
+            labels=labels,
+            truncated=built.truncated if truncated is None else truncated,
+            dropped=dropped,
+        )
+        if not kept:
+            return plain
+        grown = grow(built.ids, kept)
+        return replace(
+            plain,
+            ids=grown.ids,
+            segment_ids=None if built.segment_ids is None else built.segment_ids[grown.parents],
+            position_ids=grown.position_ids,
+            labels={name: grown.trunk[one] if name == POSITIONS else one for name, one in labels.items()},
+            tree=grown.tree,
+        )
 
     def capacity(self, texts: int) -> int:
         """Maximum number of text tokens in a sequence of one text or two."""
@@ -196,24 +280,3 @@ def truncated_lengths(first: int, second: int, capacity: int) -> tuple[int, int]
     if first <= capacity - half:
         return first, capacity - first
     return capacity - half, half
-
-
-def without_leading_spaces(text: str, offsets: Ints) -> Ints:
-    """Character offsets of tokens without leading spaces, which some tokenizers include."""
-    begins = [begin + len(text[begin:end]) - len(text[begin:end].lstrip()) for begin, end in offsets.tolist()]
-    return np.column_stack([np.minimum(begins, offsets[:, 1]), offsets[:, 1]]) if begins else offsets
-
-
-def original_offsets(text: str, spaced: str) -> Ints:
-    """For each character offset in a text with inserted spaces, the offset in the original.
-
-    >>> original_offsets("ab c", "a b c").tolist()
-    [0, 1, 1, 2, 3, 4]
-    """
-    found = np.empty(len(spaced) + 1, dtype=np.int64)
-    offset = 0
-    for index, character in enumerate(spaced):
-        found[index] = offset
-        offset += offset < len(text) and text[offset] == character
-    found[len(spaced)] = len(text)
-    return found

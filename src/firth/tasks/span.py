@@ -23,8 +23,8 @@ from firth.metrics.measure import is_chinese, measure
 from firth.metrics.texts import answer_scores, best_threshold
 from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
+from firth.nets.groups import pad_groups
 from firth.tasks.examples import Example, SpanExample
-from firth.tasks.groups import pad_groups
 from firth.tasks.predictor import MetricInputs, Prediction
 from firth.tasks.sequences import GROUPS, POSITIONS, InputSequence, Ints, SequenceBuilder
 from firth.tasks.task import LABELS, Floats, Task

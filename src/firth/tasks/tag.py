@@ -20,13 +20,14 @@ from torch import Tensor, nn
 from firth.metrics.tags import Scheme, fault_table
 from firth.nets.batch import Batch
 from firth.nets.dropout import DropoutRng
+from firth.nets.groups import pad_groups
 from firth.nets.network import HiddenStates, Vocabulary
-from firth.tasks.examples import Example, TagExample
-from firth.tasks.groups import pad_groups
+from firth.tasks.examples import Example, TagExample, texts_of
 from firth.tasks.predictor import MetricInputs, Prediction, tag_metric_inputs
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import GROUPS, POSITIONS, InputSequence, Ints, SequenceBuilder
 from firth.tasks.task import LABELS, Floats, Task, label_indices, softmax
+from firth.tasks.trees import within
 from firth.tokens.tokenizer import UNK
 
 WORDS = "words"  # key of the index of each labelled word in its sentence
@@ -64,7 +65,8 @@ class TagTask(Task):
         """One sequence, or overlapping windows of a long sentence, each labelling the words in its middle."""
         if not example.words:
             return []
-        ids, first_tokens, ranks = align(example, builder, whole=self.recipe.words_per_token > 1)
+        ids, first_tokens, ranks, offsets = align(example, builder, whole=self.recipe.words_per_token > 1)
+        heads = builder.heads_at("".join(texts_of(example)), offsets)
         targets = None if example.tags is None else np.array([indices[tag] for tag in example.tags])
         openers = np.flatnonzero(ranks == 0)  # words that begin a token, each followed by the others of that token
         words, tokens = np.append(openers, ranks.size), np.append(first_tokens[openers], ids.size)
@@ -79,7 +81,8 @@ class TagTask(Task):
                 labels[WORD_IN_TOKEN] = np.minimum(ranks[labelled], self.recipe.words_per_token - 1)
             if targets is not None:
                 labels[LABELS] = targets[labelled]
-            found.append(InputSequence(built.ids, built.segment_ids, labels=labels, truncated=len(spans) > 1))
+            own = within(heads, tokens[first], tokens[end], 0)
+            found.append(builder.sequence(built, labels, [own], truncated=len(spans) > 1))
         return found
 
     def scores(self, states: HiddenStates, batch: Batch, rng: DropoutRng | None) -> Tensor:
@@ -122,6 +125,7 @@ class Alignment(NamedTuple):
     ids: Ints
     first_tokens: Ints  # the token in which each word begins
     ranks: Ints  # the index of each word among those that begin in the same token
+    offsets: Ints  # (tokens, 2): the characters of the sentence that each token is from
 
 
 def align(example: TagExample, builder: SequenceBuilder, *, whole: bool) -> Alignment:
@@ -135,11 +139,16 @@ def align(example: TagExample, builder: SequenceBuilder, *, whole: bool) -> Alig
         begins = np.cumsum(lengths) - lengths
         first_tokens = np.maximum(np.searchsorted(offsets[:, 0], begins, side="right") - 1, 0)
         ranks = np.arange(first_tokens.size) - np.searchsorted(first_tokens, first_tokens)
-        return Alignment(ids if ids.size else np.array([UNK]), first_tokens, ranks)
+        if not ids.size:
+            ids, offsets = np.array([UNK]), np.array([[0, int(lengths.sum())]])
+        return Alignment(ids, first_tokens, ranks, offsets)
     words = [f" {word}" if example.spaced and index else word for index, word in enumerate(example.words)]
     pieces = [ids if ids.size else np.array([UNK]) for ids in builder.encode(words)]
     sizes = np.array([piece.size for piece in pieces])
-    return Alignment(np.concatenate(pieces), np.cumsum(sizes) - sizes, np.zeros_like(sizes))
+    lengths = np.array([len(word) for word in example.words])
+    begins = np.cumsum(lengths + example.spaced) - lengths - example.spaced
+    offsets = np.repeat(np.column_stack([begins, begins + lengths]), sizes, axis=0)
+    return Alignment(np.concatenate(pieces), np.cumsum(sizes) - sizes, np.zeros_like(sizes), offsets)
 
 
 def find_words_per_token(examples: Sequence[TagExample], builder: SequenceBuilder) -> int:

@@ -23,13 +23,16 @@ from firth.nets.scoring import BATCH_TOKENS
 from firth.objectives.heads.head import ObjectiveHead
 from firth.tasks.examples import Example
 from firth.tasks.head import TaskHead
-from firth.tasks.predictor import MetricInputs, Prediction, Predictor, with_truncation
+from firth.tasks.knowledge import KnowledgeGraph, graph_array
+from firth.tasks.predictor import DROPPED, MetricInputs, Prediction, Predictor, with_truncation
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import GROUPS, POSITIONS, BuiltSequence, InputSequence, Ints, SequenceBuilder, pack
 from firth.tokens.tokenizer import FIRST_WORD
 
 Floats = npt.NDArray[np.float32]
 LABELS = "labels"
+FACTS = "knowledge.triples"
+"""The name of the array of a knowledge graph."""
 
 
 class Task(ObjectiveHead):
@@ -74,7 +77,7 @@ class Task(ObjectiveHead):
     ) -> Iterator[tuple[list[int], Batch, HiddenStates]]:
         """Batches of examples of similar length: their indices, the batch and its hidden states."""
         for bucket in length_buckets(built):
-            batch = pack([one for index in bucket for one in built[index]], FIRST_WORD)
+            batch = self.rewrite(pack([one for index in bucket for one in built[index]], FIRST_WORD), network, None)
             yield bucket, batch, network(batch, self.positions(batch))
 
     @torch.inference_mode()
@@ -87,7 +90,9 @@ class Task(ObjectiveHead):
             for index in bucket:
                 own = list(islice(scores, self.outputs_per_example(len(built[index]))))
                 truncated = any(one.truncated for one in built[index])
-                predictions[index] = with_truncation(self.answer(examples[index], built[index], own), truncated)
+                dropped = sum(one.dropped for one in built[index])
+                answer = self.answer(examples[index], built[index], own)
+                predictions[index] = with_truncation(answer, truncated, dropped)
         return predictions
 
     @abstractmethod
@@ -215,14 +220,15 @@ def class_weights(counts: Mapping[str, int], labels: Sequence[str]) -> Tensor:
 class TaskModel(Predictor):
     """A network and the head of a task."""
 
-    def __init__(self, recipe: TaskRecipe, base: NetModel, task: Task) -> None:
-        self.recipe, self.base = recipe, base
+    def __init__(self, recipe: TaskRecipe, base: NetModel, task: Task, graph: KnowledgeGraph | None = None) -> None:
+        """The facts of a `graph` are inserted into texts as the recipe says."""
+        self.recipe, self.base, self.graph = recipe, base, graph
         self.head = task.eval()
         self.task: str = recipe.task
         self.labels = recipe.labels
         self.columns = recipe.columns
         self.tokenizer = base.tokenizer
-        self.builder = SequenceBuilder(recipe.network, base.tokenizer)
+        self.builder = SequenceBuilder(recipe.network, base.tokenizer, recipe.knowledge, graph)
 
     @property
     def pretrained(self) -> NetModel:
@@ -230,9 +236,10 @@ class TaskModel(Predictor):
         return self.base
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The arrays of the network, and those of the head under the name of the task."""
+        """The arrays of the network, those of the head under the name of the task, and the facts."""
         own = {f"{HEADS}{self.task}.{name}": tensor for name, tensor in own_tensors(self.head).items()}
-        return self.base.arrays() | {name: tensor.detach().numpy() for name, tensor in own.items()}
+        facts = {} if self.graph is None else {FACTS: graph_array(self.graph)}
+        return self.base.arrays() | {name: tensor.detach().numpy() for name, tensor in own.items()} | facts
 
     def predict_chunk(self, examples: Sequence[Example]) -> list[Prediction]:
         return self.head.predict(self.base.network, examples, self.builder)
@@ -243,6 +250,8 @@ class TaskModel(Predictor):
     def measure(
         self, examples: Sequence[Example], answers: Sequence[Prediction], seed: int = 0, samples: int = 1000
     ) -> dict[str, Any]:
-        """Metrics of predictions with intervals."""
+        """Metrics of predictions with intervals, and the number of facts that had no room."""
         found = self.head.measure(examples, answers, seed=seed, samples=samples)
+        if dropped := sum(answer.get(DROPPED, 0) for answer in answers):
+            found[DROPPED] = dropped
         return found | self.head.nll_metrics(self.base.network, examples, self.builder, seed=seed, samples=samples)

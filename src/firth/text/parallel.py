@@ -152,10 +152,20 @@ def is_parallel(path: str | Path) -> bool:
     """Whether a file is a table with two text columns, by its name and its first row."""
     try:
         (file,) = find_files([str(path)])
-        columns = _columns(file, None) if _suffix(file) in (".tsv", ".csv") else []
+        columns = table_columns(path) if _suffix(file) in (".tsv", ".csv") else ()
     except (CorpusError, ValueError):
         return False
     return len(columns) == 2 and not _LABELS & set(columns)
+
+
+def table_columns(path: str | Path) -> tuple[str, ...]:
+    """The columns of a TSV file, or the text fields of the first object of JSONL; none of any other file."""
+    try:
+        files = find_files([str(path)])
+        is_table = all(file.format == "jsonl" or _suffix(file) in (".tsv", ".csv") for file in files)
+        return tuple(_columns(files[0], None)) if files and is_table else ()
+    except (CorpusError, ValueError):
+        return ()
 
 
 def _corpus(inputs: Sequence[ParallelInput], segmenter: Segmenter | None) -> ParallelCorpus:

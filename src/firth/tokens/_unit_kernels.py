@@ -58,6 +58,15 @@ def word_key(ids: Any, begin: Any, end: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
+def hash_ranges(ids: Any, begins: Any, ends: Any) -> Any:
+    """The hashes of ranges of tokens."""
+    found = np.empty(begins.size, dtype=np.uint64)
+    for number in range(begins.size):
+        found[number] = word_key(ids, begins[number], ends[number])
+    return found
+
+
+@njit(cache=True, nogil=True)
 def hash_words(ids: Any, starts: Any, sentences: Any, limit: Any) -> Any:
     """The hashes of the first words of a text, their first tokens, ends, and whether each begins a sentence."""
     keys, begins = np.empty(limit, dtype=np.uint64), np.empty(limit, dtype=np.int64)
@@ -138,31 +147,33 @@ def _is_bound(position: Any, end: Any, ids: Any, starts: Any, alone: Any) -> Any
 
 @njit(cache=True, nogil=True)
 def mark_entries(
-    ids: Any, starts: Any, sentences: Any, alone: Any, table: Any, longest: Any, values: Any, found: Any
+    ids: Any, starts: Any, sentences: Any, alone: Any, table: Any, numbers: Any, longest: Any, spans: Any, links: Any
 ) -> None:
-    """Mark the longest entry of a gazetteer at each token, from left to right, over any other span.
+    """Find the longest entry of a gazetteer at each token, from left to right.
 
-    `table` has the hashes of entries, `longest` the maximal length of one that begins with each token; `found` says
-    which entries occur. A span that an entry begins or ends within is given up.
+    `table` has the hashes of entries, `numbers` their entities, `longest` the maximal length of one that begins with
+    each token. Entries are marked over any other of the `spans`; a span that an entry begins or ends within is
+    removed. The first token of an entry has its entity in `links`. Spans or links of size 0 are not written.
     """
     for sentence in range(sentences.size - 1):
         position, last = sentences[sentence], sentences[sentence + 1]
         while position < last:
-            length = np.int64(0)
+            length, which = np.int64(0), np.int64(0)
             if longest[ids[position]] and _is_bound(position, last, ids, starts, alone):
-                key, which = np.uint64(0), np.int64(0)
+                key = np.uint64(0)
                 for step in range(min(longest[ids[position]], last - position)):
                     key = add_token(key, ids[position + step])
                     after = position + step + 1
                     if is_in(key, table) and _is_bound(after, last, ids, starts, alone):
                         length, which = np.int64(step + 1), np.searchsorted(table, key)
-                if length:
-                    found[which] = True
             if not length:
                 position += 1
                 continue
-            _clear(values, position, position + length, sentences[sentence], last)
-            _mark(values, position, position + length)
+            if links.size:
+                links[position] = numbers[which]
+            if spans.size:
+                _clear(spans, position, position + length, sentences[sentence], last)
+                _mark(spans, position, position + length)
             position += length
 
 

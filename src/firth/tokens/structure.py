@@ -14,8 +14,10 @@ from firth.text.dialogue import MIN_TURNS
 from firth.text.discourse import MARKERS, RELATIONS
 from firth.tokens import _structure_kernels as kernels
 from firth.tokens._unit_kernels import word_key
+from firth.tokens.annotations import AnnotatedText
 from firth.tokens.columns import CapitalColumn, Column, ColumnText
-from firth.tokens.units import PREFIXES, EntityColumn, Gazetteer, PhraseColumn
+from firth.tokens.gazetteer import PREFIXES, Gazetteer
+from firth.tokens.units import EntityColumn, LinkColumn, PhraseColumn
 
 _ENDS = frozenset(".。!！?？;；:：…,，、")  # characters that a headline does not end with
 _CLOSING = frozenset("\"'”’」』)）]】")
@@ -118,12 +120,16 @@ def _is_one_of(text: ColumnText, characters: str) -> npt.NDArray[np.bool_]:
     return np.array([PREFIXES.sub("", token) in set(characters) for token in text.tokenizer.vocabulary], dtype=np.bool_)
 
 
-def make_columns(names: Sequence[str], gazetteer: Gazetteer | None = None) -> tuple[Column, ...]:
+def make_columns(
+    names: Sequence[str], gazetteer: Gazetteer | None = None, annotated: tuple[AnnotatedText, ...] = ()
+) -> tuple[Column, ...]:
     """The columns of these names.
 
     >>> [column.name for column in make_columns(["phrases", "entities"])]
     ['phrases', 'entities']
     """
     plain = (CapitalColumn(), PhraseColumn(), RepeatColumn(), DiscourseColumn(), HeadlineColumn(), TurnColumn())
-    made: dict[str, Column] = {one.name: one for one in (*plain, EntityColumn(gazetteer))}
+    made: dict[str, Column] = {
+        one.name: one for one in (*plain, EntityColumn(gazetteer), LinkColumn(gazetteer, annotated))
+    }
     return tuple(made[name] for name in names)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from json.encoder import encode_basestring
@@ -92,6 +92,15 @@ def extend_tokenizer(tokenizer: Tokenizer, corpus: Corpus, vocab_size: int, thre
         added = _append(content["model"]["vocab"], tokens, capacity)
     if added == 0:
         raise TokenizerError("the text holds no token that the vocabulary lacks: there is nothing to add.")
+    return Tokenizer(json.dumps(content, ensure_ascii=False, indent=1).encode(), recipe, tokenizer.dictionary)
+
+
+def add_words(tokenizer: Tokenizer, words: Sequence[str]) -> Tokenizer:
+    """A tokenizer of words with further ones; old ids are unchanged."""
+    content = json.loads(tokenizer.backend.to_str())
+    _append(content["model"]["vocab"], words, len(words))
+    size = None if tokenizer.recipe.vocab_size is None else len(content["model"]["vocab"])
+    recipe = replace(tokenizer.recipe, vocab_size=size)
     return Tokenizer(json.dumps(content, ensure_ascii=False, indent=1).encode(), recipe, tokenizer.dictionary)
 
 

@@ -10,34 +10,26 @@ the segmenter's dictionary tags as names, and the entries of a gazetteer, which 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from firth.errors import CorpusError
 from firth.files import digest_bytes
-from firth.text.files import find_files
-from firth.text.readers import read_lines
 from firth.text.segment import HAN
 from firth.tokens import _unit_kernels as kernels
+from firth.tokens.annotations import AnnotatedText, link_annotated
 from firth.tokens.columns import BEGINS, CONTINUES, CapitalColumn, Column, ColumnText
-from firth.tokens.tokenizer import SPACE_MARK, Tokenizer
+from firth.tokens.gazetteer import PREFIXES, Gazetteer, Numbers, WordBounds
 
 assert (BEGINS, CONTINUES) == (kernels.BEGINS, kernels.CONTINUES)
 
 _MAX_WORDS = 1 << 24  # words at the beginning of a text whose frequencies are counted
 _DELTA, _THRESHOLD = 5.0, 100.0  # as in word2vec's phrases
 _MAX_PHRASE = 4  # words
-_MAX_ENTRIES = 10_000_000  # of a gazetteer
-_MAX_ENTRY = 64  # tokens of an entity
 _NAME_TAGS = ("nr", "ns", "nt", "nz")  # persons, locations, organisations, other proper nouns (ICTCLAS)
-PREFIXES = re.compile(rf"^(?:##|{SPACE_MARK}|\u0120)")
-"""The prefixes of tokens that are no part of the text."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +69,36 @@ class EntityColumn(Column):
             text.ids, text.word_starts, text.sentences, capitals, is_word, is_letter, proper, names, found
         )
         if self.gazetteer is not None:
-            self.gazetteer.mark(text, found)
+            alone = is_character(vocabulary)
+            self.gazetteer.table(text.tokenizer).mark(text.ids, text.word_starts, text.sentences, alone, found)
         return found
+
+
+@dataclass(frozen=True)
+class LinkColumn(Column):
+    """The entity of a name at its first token, 0 elsewhere: those of a gazetteer, by longest match."""
+
+    gazetteer: Gazetteer | None = None
+    annotated: tuple[AnnotatedText, ...] = ()
+    """Documents whose entities are given."""
+    name: ClassVar[str] = "links"
+    dtype: ClassVar[str] = "uint32"
+
+    @property
+    def key(self) -> str:
+        given = digest_bytes(repr(self.annotated).encode()) if self.annotated else ""
+        return self.name if self.gazetteer is None else f"{self.name}-{self.gazetteer.digest}{given}"
+
+    def values(self, text: ColumnText) -> npt.NDArray[Any]:
+        found: Numbers = np.zeros(text.ids.size, dtype=np.int32)
+        if self.gazetteer is not None:
+            # As in use, where a network has tokens alone.
+            starts = WordBounds(text.tokenizer.vocabulary).starts(text.ids)
+            alone = np.zeros(len(text.tokenizer), dtype=np.bool_)
+            self.gazetteer.table(text.tokenizer).mark(text.ids, starts, text.sentences, alone, links=found)
+        if self.annotated:
+            link_annotated(self.annotated, text, found)
+        return found.view(np.uint32)
 
 
 def is_word_token(vocabulary: Sequence[str]) -> npt.NDArray[np.bool_]:
@@ -153,68 +173,3 @@ def _is_name(word: str) -> bool:
 
     tags = rjieba.tag(word)
     return len(tags) == 1 and tags[0][1] in _NAME_TAGS
-
-
-@dataclass(frozen=True)
-class Gazetteer:
-    """A list of entities, from a file."""
-
-    entries: tuple[str, ...]
-    file: str = field(default="", compare=False)
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the entries."""
-        return digest_bytes("\n".join(self.entries).encode())
-
-    def mark(self, text: ColumnText, values: npt.NDArray[np.uint8]) -> None:
-        """Mark the entries that occur in a text."""
-        vocabulary = text.tokenizer.vocabulary
-        table, longest = self._table(text.tokenizer)
-        found = np.zeros(table.size, dtype=np.bool_)
-        kernels.mark_entries(
-            text.ids, text.word_starts, text.sentences, is_character(vocabulary), table, longest, values, found
-        )
-
-    def _table(self, tokenizer: Tokenizer) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-        """The sorted hashes of entries, and the most tokens of one that begins with each token."""
-        keys, longest = set(), np.zeros(len(tokenizer), dtype=np.int64)
-        # Where spaces are tokens or parts of them, an entity within a sentence has one before it.
-        texts = [form for entry in self.entries for form in (entry, f" {entry}")]
-        for tokens in tokenizer.encode_batch(texts):
-            ids = np.array(tokens.ids, dtype=np.int64)
-            if 0 < ids.size <= _MAX_ENTRY:
-                keys.add(int(kernels.word_key(ids, 0, ids.size)))
-                longest[ids[0]] = max(longest[ids[0]], ids.size)
-        return np.array(sorted(keys), dtype=np.uint64), longest
-
-
-def read_gazetteer(path: str | Path) -> Gazetteer:
-    """The entities of a file: one a line, or the subjects and objects of the triples of a `.spo` file.
-
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile("w", suffix=".spo") as file:
-    ...     _ = file.write("巴黎\\t首都\\t法国\\n")
-    ...     file.flush()
-    ...     read_gazetteer(file.name).entries
-    ('巴黎', '法国')
-    """
-    sources = find_files([path])
-    if len(sources) != 1:
-        raise CorpusError(f"{path} is not a single file: name one with an entity on each line.")
-    triples = ".spo" in Path(path).suffixes
-    found: dict[str, None] = {}
-    for number, line in read_lines(sources[0]):
-        if not line.strip():
-            continue
-        parts = line.split("\t")
-        if triples and len(parts) != 3:
-            raise CorpusError(f"line {number + 1} of {path} has {len(parts)} columns: give subject, predicate, object.")
-        for entry in (parts[0], parts[2]) if triples else (line,):
-            if entry := entry.strip():
-                found[entry] = None
-    if not found:
-        raise CorpusError(f"{path} holds no entity: put one on each line.")
-    if len(found) > _MAX_ENTRIES:
-        raise CorpusError(f"{path} has {len(found):,} entities: name at most {_MAX_ENTRIES:,}.")
-    return Gazetteer(tuple(found), str(path))

@@ -158,6 +158,15 @@ class VectorModel(WordModel):
             kernels.mean_rows(vectors, rows, bounds, FIRST_WORD, means[begin : begin + _TEXTS])
         return means
 
+    def text_table(self) -> Floats | None:
+        """(words, dimension): rows whose mean over the known words of a text is its vector; None if there are none.
+
+        The rows of special tokens are zero.
+        """
+        if type(self).embed is not VectorModel.embed or type(self)._rows_of_ids is not VectorModel._rows_of_ids:
+            return None
+        return None if self.phrases is not None else _without_specials(self.vectors)
+
     def _rows_of_ids(self, ids: npt.NDArray[np.uint32], bounds: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
         return ids
 
@@ -166,6 +175,12 @@ class VectorModel(WordModel):
 
     def _named(self, found: Sequence[tuple[int, float]]) -> ScoredWords:
         return [(self.words[row], score) for row, score in found]
+
+
+def _without_specials(rows: Floats) -> Floats:
+    found = np.array(rows, dtype=np.float32)
+    found[:FIRST_WORD] = 0
+    return found
 
 
 def saved_vectors(arrays: Mapping[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:

@@ -254,7 +254,7 @@ class ClassifierRecipe(SgdRecipe):
 class ImportedRecipe(VectorRecipe):
     """Vectors trained by another program."""
 
-    source: Literal["word2vec", "glove", "fasttext"] = "word2vec"
+    source: Literal["word2vec", "glove", "fasttext", "sentence-transformers"] = "word2vec"
     min_n: int = 0
     max_n: int = 0
     buckets: int = 0
@@ -341,3 +341,46 @@ class SifRecipe(VectorRecipe):
             raise RecipeError(f"components={self.components} must be 0 to 100.")
         if self.base.has_subwords or self.base.phrases:
             raise RecipeError("sentences are means of whole words: leave base.min_n, base.max_n and base.phrases at 0.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaticRecipe(VectorRecipe):
+    """Static vectors of the hidden states of a network: a text is the mean of the vectors of its tokens.
+
+    The lengths of vectors are the weights of their tokens in a text.
+    """
+
+    dimension: int = 256
+    vocabulary: Literal["tokens", "words"] = "tokens"
+    """The network's own tokens, or words of a corpus."""
+    contexts: Literal["contexts", "alone"] = "contexts"
+    """A vector is the mean over the contexts of a corpus, or that of the token alone."""
+    weighting: Literal["none", "zipf", "sif"] = "sif"
+    """none: all tokens count alike; zipf: log(1 + rank) by frequency; sif: a / (a + p) for a relative frequency p."""
+    smoothing: float = 1e-4
+    """a of sif."""
+    fitted: bool = True
+    """Whether the vectors were fitted so that texts have the network's vectors."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.smoothing <= 1:
+            raise RecipeError(f"smoothing={self.smoothing} must be above 0 and at most 1.")
+        if self.phrases:
+            raise RecipeError("static vectors have no phrases: leave them out.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantisedRecipe(VectorRecipe):
+    """Word vectors in few bits: 8 for each number, or a code of 8 bits for each part of a vector (product quantisation,
+    Jegou et al. 2011)."""
+
+    source: str = "word2vec"
+    """The type of the vectors that were quantised."""
+    parts: int = 0
+    """Parts of a vector with a code each; 0: each number has 8 bits."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.parts <= 10_000:
+            raise RecipeError(f"parts={self.parts} must be 0 to 10000.")

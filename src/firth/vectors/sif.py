@@ -88,6 +88,14 @@ class SifModel(VectorModel):
         kernels.mean_rows(self._weighted, ids, bounds, FIRST_WORD, means)
         return means
 
+    def text_table(self) -> Floats | None:
+        """The weighted vectors less their common components, which are taken off a mean alike."""
+        if self.phrases is not None:
+            return None
+        rows = self._weighted - self._weighted @ self.components.T @ self.components
+        rows[:FIRST_WORD] = 0
+        return np.asarray(rows, dtype=np.float32)
+
     def embed(self, texts: Sequence[str]) -> Floats:
         """The weighted mean of each text's known words less the common components; zeros if there are none."""
         means = self.weighted_means(*self.encode(texts))

@@ -421,6 +421,8 @@ def test_invalid_folders_are_refused(name: str, tmp_path: Path) -> None:
         refused("tie_word_embeddings=False", tie_word_embeddings=False)
         refused("scale_embedding='x': it must be", scale_embedding="x")
         refused("has the shape", {"final_logits_bias": torch.zeros(1, 3)})
+        refused("heads of Firth read the encoder alone", architectures=["BartForSequenceClassification"])
+        refused("heads of Firth read the encoder alone", architectures=["BartForQuestionAnswering"])
         return
     refused("feed_forward_proj='mish'", feed_forward_proj="gated-mish")
     refused("feed_forward_proj=3", feed_forward_proj=3)

@@ -9,11 +9,19 @@ from typing import Any
 from firth.errors import AbilityError, near_miss, reading
 from firth.files import require_free
 
-FORMATS = ("arpa", "brown", "fasttext", "glove", "huggingface", "word2vec")
+FORMATS = ("arpa", "brown", "fasttext", "glove", "huggingface", "onnx", "sentence-transformers", "word2vec")
 
 
-def export_model(model: Any, format: str, path: Path) -> dict[str, Any]:
+FOLDERS = ("huggingface", "onnx", "sentence-transformers")
+"""Formats that are folders."""
+
+
+def export_model(
+    model: Any, format: str, path: Path, *, pooling: str | None = None, unit: bool = False
+) -> dict[str, Any]:
     """Write a loaded model to `path` in a format of another program; returns a report.
+
+    `pooling` and `unit` are those of texts, for sentence-transformers.
 
     >>> export_model(None, "arpas", Path("model.arpa"))
     Traceback (most recent call last):
@@ -21,7 +29,11 @@ def export_model(model: Any, format: str, path: Path) -> dict[str, Any]:
     firth.errors.AbilityError: there is no format 'arpas': did you mean 'arpa'?
     """
     export, _ = _find(format)
-    report = export(model, path)
+    options: dict[str, Any] = {} if pooling is None else {"pooling": pooling}
+    options |= {"unit": True} if unit else {}
+    if options and format != "sentence-transformers":
+        raise AbilityError(f"--pooling and --unit are for sentence-transformers, not for {format}: leave them out.")
+    report = export(model, path, **options)
     return {"format": format, "path": str(path), "bytes": path.stat().st_size} | report
 
 
@@ -58,6 +70,17 @@ def _find(name: str) -> tuple[Callable[..., dict[str, Any]], Callable[..., dict[
             from firth.artifact.formats.huggingface import export_huggingface, import_huggingface
 
             return export_huggingface, import_huggingface
+        case "onnx":
+            from firth.artifact.formats.onnx import export_onnx, import_onnx
+
+            return export_onnx, import_onnx
+        case "sentence-transformers":
+            from firth.artifact.formats.sentence_transformers import (
+                export_sentence_transformers,
+                import_sentence_transformers,
+            )
+
+            return export_sentence_transformers, import_sentence_transformers
         case "glove" | "word2vec":
             from firth.artifact.formats import vectors
 

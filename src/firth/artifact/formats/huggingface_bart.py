@@ -12,8 +12,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from firth.artifact.formats.huggingface_family import Tensors
+from firth.artifact.formats.huggingface_family import Config, Tensors
 from firth.artifact.formats.huggingface_seq2seq import LAYER_NORM_EPS, FairseqType
+from firth.errors import ArtifactError
 from firth.nets.recipe import NetRecipe
 from firth.recipes.denoising import bart
 
@@ -22,6 +23,7 @@ _SCALE = 4096.0  # of states: 1e-5 becomes 6e-13
 _WRITERS = ("tokens.weight", "positions.weight", "norm", "attention.out", "outer")  # parts of names
 _READERS = ("qkv.weight", "query.weight", "inner.weight")
 _OFFSET = 2  # unused rows before the first position
+_DECODER_HEADS = ("BartForSequenceClassification", "BartForQuestionAnswering")
 _END = 2  # `eos_token_id` of the published models
 
 
@@ -51,6 +53,15 @@ class Bart(FairseqType):
 
     def published(self) -> NetRecipe:
         return bart()
+
+    def check_config(self, config: Config) -> None:
+        super().check_config(config)
+        if config.get("architectures") in [[name] for name in _DECODER_HEADS]:
+            raise ArtifactError(
+                f"a {config['architectures'][0]} reads a text with its encoder and again with its decoder, whose "
+                "states its head reads; heads of Firth read the encoder alone: import a BartForConditionalGeneration, "
+                "and fine-tune it."
+            )
 
     def claims(self, recipe: NetRecipe) -> bool:
         embedding = recipe.embedding

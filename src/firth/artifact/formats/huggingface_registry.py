@@ -48,7 +48,13 @@ def model_type_for(recipe: NetRecipe) -> ModelType:
     firth.errors.AbilityError: Hugging Face has no such model (encoder.kind=lstm): export one such as bert or gpt2.
     """
     family = nearest_family(recipe)
-    if part := next((part for part, is_lacking in family.unsupported(recipe).items() if is_lacking), ""):
+    if recipe.encoder.layer_sizes:
+        raise AbilityError(
+            "Hugging Face has no models whose layers have different numbers of heads: export the model before "
+            "firth compress --method prune, or a distilled one."
+        )
+    parts = {f"entities.width={recipe.entities.width}": recipe.entities.width > 0, **family.unsupported(recipe)}
+    if part := next((part for part, is_lacking in parts.items() if is_lacking), ""):
         raise AbilityError(f"Hugging Face has no such model ({part}): export one such as bert or gpt2.")
     return family
 

@@ -60,6 +60,11 @@ def head_class_of(recipe: TaskRecipe) -> HeadClass:
     ...
     firth.errors.AbilityError: Hugging Face has no class with such a head: ..., tune with settings={'head.crf': False}.
     """
+    if recipe.knowledge is not None:
+        raise AbilityError(
+            "Hugging Face has no class that inserts facts of a knowledge graph into texts: use the model with firth "
+            "predict, or fine-tune one without --knowledge."
+        )
     if recipe.decoder is not None:
         raise AbilityError(
             "Hugging Face has no class whose encoder and decoder have token vectors of their own: export the model "
@@ -73,6 +78,8 @@ def head_class_of(recipe: TaskRecipe) -> HeadClass:
     model_type = model_type_for(recipe.network)
     if recipe.task not in model_type.head_classes:
         others = ", ".join(name for name, classes in HEAD_CLASSES.items() if recipe.task in classes)
+        if not others:
+            raise AbilityError(f"Hugging Face has no class for {recipe.task}: use the model with firth predict.")
         raise AbilityError(f"Hugging Face has no {model_type.name} class for {recipe.task}: fine-tune one of {others}.")
     head_class = model_type.head_classes[recipe.task]
     if settings := _needed_settings(recipe, head_class):

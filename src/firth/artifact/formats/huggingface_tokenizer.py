@@ -57,7 +57,7 @@ def export_tokenizer(
     roles = {role: tokens[number] for number, (keys, _) in _SPECIALS.items() if number in tokens for role in keys}
     roles = model_type.export_roles(tokens, roles, for_task)
     names = [tokenizer.vocabulary[number] for number in kept]
-    content["post_processor"] = _template(names, special_tokens)
+    content["post_processor"] = template(names, special_tokens)
     inputs = ["input_ids", *(["token_type_ids"] if recipe.segments > 1 else []), "attention_mask"]
     return {
         "tokenizer.json": content,
@@ -79,7 +79,7 @@ def _renumbered(special_tokens: SpecialTokens, kept: Sequence[int]) -> SpecialTo
     return special_tokens._replace(before=before, between=between, end=end)
 
 
-def _template(vocabulary: Sequence[str], special_tokens: SpecialTokens) -> Any:
+def template(vocabulary: Sequence[str], special_tokens: SpecialTokens) -> Any:
     """The post-processor that adds special tokens, such as [CLS] A [SEP] or [CLS] A [SEP] B [SEP]."""
     before, between, end = ([vocabulary[number] for number in part] for part in special_tokens[:3])
     first, second = [f"{one}:0" for one in [*before, "$A"]], special_tokens.second
@@ -143,19 +143,19 @@ def import_tokenizer(
     if default is None:
         return tokenizer, order
     model_type.check_tokens(config or {}, order)
-    template = model_type.import_template(tokenizer_special_tokens(backend), config or {}, is_task)
-    return tokenizer if template is None else _with_template(tokenizer, template, order, default), order
+    special_tokens = model_type.import_template(tokenizer_special_tokens(backend), config or {}, is_task)
+    return tokenizer if special_tokens is None else _with_template(tokenizer, special_tokens, order, default), order
 
 
 def _with_template(
-    tokenizer: Tokenizer, template: SpecialTokens, order: Sequence[int], default: SpecialTokens
+    tokenizer: Tokenizer, found: SpecialTokens, order: Sequence[int], default: SpecialTokens
 ) -> Tokenizer:
     """The tokenizer with the template of its file in the new ids, unless that is the default."""
-    before, between, end = (tuple(order.index(number) for number in part) for part in template[:3])
-    special_tokens = SpecialTokens(before, between, end, template.second, template.last)
+    before, between, end = (tuple(order.index(number) for number in part) for part in found[:3])
+    special_tokens = SpecialTokens(before, between, end, found.second, found.last)
     if special_tokens == default:
         return tokenizer
-    content = json.loads(tokenizer.data) | {"post_processor": _template(tokenizer.vocabulary, special_tokens)}
+    content = json.loads(tokenizer.data) | {"post_processor": template(tokenizer.vocabulary, special_tokens)}
     return Tokenizer(_to_bytes(content), tokenizer.recipe)
 
 

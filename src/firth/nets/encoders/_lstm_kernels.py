@@ -37,7 +37,8 @@ def fast_tanh(x: Any) -> Any:
 
 
 @njit(inline="always")
-def _sigmoid(x: Any) -> Any:
+def fast_sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x)) by `fast_tanh`."""
     return _HALF + _HALF * fast_tanh(_HALF * x)
 
 
@@ -50,7 +51,7 @@ def forward(gates: Any, before: Any, cells: Any, out: Any) -> None:
         g, o = gates[row, 2 * width : 3 * width], gates[row, 3 * width :]
         old, new, made = before[row], cells[row], out[row]
         for k in range(width):
-            i_k, f_k, g_k, o_k = _sigmoid(i[k]), _sigmoid(f[k]), fast_tanh(g[k]), _sigmoid(o[k])
+            i_k, f_k, g_k, o_k = fast_sigmoid(i[k]), fast_sigmoid(f[k]), fast_tanh(g[k]), fast_sigmoid(o[k])
             cell = f_k * old[k] + i_k * g_k
             i[k], f[k], g[k], o[k] = i_k, f_k, g_k, o_k
             new[k] = cell

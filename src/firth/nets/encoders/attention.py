@@ -54,9 +54,9 @@ def infer_attention(queries: Tensor, keys: Tensor, values: Tensor, bias: Attenti
 
 def project_apart(qkv: nn.Linear, queries: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
     """The queries of some positions, and the concatenated keys and values of all, by one layer for the three."""
-    width, bias = qkv.weight.shape[0] // 3, qkv.bias
-    of_queries, of_states = (None, None) if bias is None else (bias[:width], bias[width:])
-    return linear(queries, qkv.weight[:width], of_queries), linear(states, qkv.weight[width:], of_states)
+    width = qkv.weight.shape[0] // 3
+    made = linear(queries, qkv.weight, qkv.bias, slice(0, width))
+    return made, linear(states, qkv.weight, qkv.bias, slice(width, None))
 
 
 def split_heads(states: Tensor, heads: int, parts: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Recurrent encoders: simple recurrent networks and LSTMs."""
+"""Recurrent encoders: simple recurrent networks, GRUs and LSTMs."""
 
 from __future__ import annotations
 
@@ -29,15 +29,37 @@ class SimpleLayer(nn.Module):
         if self.gates == 1:
             nn.init.orthogonal_(self.recurrent.weight)  # preserves the state without gates (Le et al. 2015)
 
-    def forward(self, x: Tensor, cache: list[Tensor], resets: Tensor | None, recurrent: Tensor) -> StepOutput:
-        """The states (steps, batch, width) of `x`, and the last state to cache; `recurrent` replaces the layer's U."""
+    def forward(
+        self, x: Tensor, cache: list[Tensor], resets: Tensor | None, recurrent: Tensor, added: Tensor | None = None
+    ) -> StepOutput:
+        """The states (steps, batch, width) of `x`, and the last state to cache; `recurrent` replaces the layer's U.
+
+        `added` (steps, batch, gates) is added to W x, such as the contribution of a condition.
+        """
         first = cache[0] if cache else x.new_zeros(x.shape[1], self.width)
-        states = rnn_kernels.simple(self.input(x), recurrent, first, resets)
+        states = self.read(self._inputs(x, added), recurrent, first, resets)
         return states, [states[-1]]
+
+    def read(self, inputs: Tensor, recurrent: Tensor, first: Tensor, resets: Tensor | None) -> Tensor:
+        """The states of the contributions of the inputs to the gates."""
+        return rnn_kernels.simple(inputs, recurrent, first, resets)
+
+    def _inputs(self, x: Tensor, added: Tensor | None) -> Tensor:
+        inputs: Tensor = self.input(x)
+        return inputs if added is None else inputs + added
 
     def flops(self) -> float:
         """Floating-point operations per token."""
         return sum(2.0 * parameter.numel() for parameter in self.parameters() if parameter.dim() == 2)
+
+
+class GruLayer(SimpleLayer):
+    """Gated recurrent units, whose reset gates scale U h[t - 1]; there is one bias for each gate."""
+
+    gates = 3
+
+    def read(self, inputs: Tensor, recurrent: Tensor, first: Tensor, resets: Tensor | None) -> Tensor:
+        return rnn_kernels.gru(inputs, recurrent, first, resets)
 
 
 class LstmLayer(SimpleLayer):
@@ -52,16 +74,18 @@ class LstmLayer(SimpleLayer):
             self.input.bias[self.cells : 2 * self.cells] = 1  # forget gates start open (Jozefowicz et al. 2015)
         self.project = nn.Linear(self.cells, width, bias=False) if cells else None
 
-    def forward(self, x: Tensor, cache: list[Tensor], resets: Tensor | None, recurrent: Tensor) -> StepOutput:
+    def forward(
+        self, x: Tensor, cache: list[Tensor], resets: Tensor | None, recurrent: Tensor, added: Tensor | None = None
+    ) -> StepOutput:
         h, c = cache or (x.new_zeros(x.shape[1], self.width), x.new_zeros(x.shape[1], self.cells))
-        if resets is None and self.project is None:
+        if resets is None and self.project is None and added is None:
             # oneDNN's, with packed weights, is up to an eighth faster, but supports neither resets nor projections.
             bias, training = self.input.bias, torch.is_grad_enabled()
             weights = [self.input.weight, recurrent, bias, torch.zeros_like(bias)]
             states, h, c = torch.lstm(x.contiguous(), (h[None], c[None]), weights, True, 1, 0.0, training, False, False)
             return states, [h[0], c[0]]
         project = None if self.project is None else self.project.weight
-        states, last = rnn_kernels.lstm(self.input(x), recurrent, project, (h, c), resets)
+        states, last = rnn_kernels.lstm(self._inputs(x, added), recurrent, project, (h, c), resets)
         return states, [states[-1], last]
 
 
@@ -125,6 +149,12 @@ class Recurrent(Encoder):
 
     def flops(self, length: int, predicted: float = 1.0) -> float:
         return sum(layer.flops() for layer in self.layers if isinstance(layer, SimpleLayer))
+
+
+class Gru(Recurrent):
+    """Layers of gated recurrent units (Cho et al. 2014)."""
+
+    layer = GruLayer
 
 
 class Lstm(Recurrent):

@@ -203,13 +203,13 @@ class RelativeAttention(nn.Module):
         return torch.cat(found)[torch.argsort(torch.cat(numbers))]
 
     def _queries(self, states: Tensor) -> Tensor:
-        return linear(states, self.qkv.weight[: self.recipe.width], None)
+        return linear(states, self.qkv.weight, None, slice(0, self.recipe.width))
 
     def _keys_values(self, states: Tensor, relative: RelativeInputs) -> Tensor:
         if relative.shared is not None:
             return relative.shared.keys_values
         joined = states if relative.memory is None else torch.cat([relative.memory, states], 1)
-        return linear(joined, self.qkv.weight[self.recipe.width :], None)
+        return linear(joined, self.qkv.weight, None, slice(self.recipe.width, None))
 
 
 def _make_linear(inputs: int, outputs: int) -> Linear:

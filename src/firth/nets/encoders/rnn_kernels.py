@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from firth.nets.encoders import _lstm_kernels
+from firth.nets.encoders import _gru_kernels, _lstm_kernels
 
 
 def simple(inputs: Tensor, recurrent: Tensor, first: Tensor, resets: Tensor | None = None) -> Tensor:
@@ -34,6 +34,15 @@ def lstm(
     2014). No gradient flows to the first state and through the last cells.
     """
     return cast(tuple[Tensor, Tensor], _Lstm.apply(inputs, recurrent, project, *first, resets))  # type: ignore[no-untyped-call]
+
+
+def gru(inputs: Tensor, recurrent: Tensor, first: Tensor, resets: Tensor | None = None) -> Tensor:
+    """The states (T, B, W) of gated recurrent units (Cho et al. 2014).
+
+    r, z, n = inputs[t] and a, b, c = U h[t - 1], concatenated; h[t] = (1 - y) tanh(n + sigmoid(r + a) c) + y h[t - 1]
+    with y = sigmoid(z + b). No gradient flows to the first state.
+    """
+    return cast(Tensor, _Gru.apply(inputs, recurrent, first, resets))  # type: ignore[no-untyped-call]
 
 
 class _Simple(torch.autograd.Function):
@@ -108,6 +117,62 @@ class _Lstm(torch.autograd.Function):
         return d_inputs, d_recurrent, d_project, None, None, None
 
 
+class _Gru(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, recurrent: Tensor, first: Tensor, resets: Tensor | None) -> Tensor:
+        steps, rows, three = inputs.shape
+        step_forward = _gru_kernel_forward if _has_kernel(inputs) else torch_gru_forward
+        factors = _reset_factors(resets, inputs)
+        gates = inputs.clone(memory_format=torch.contiguous_format)
+        states, candidates = (inputs.new_empty(steps, rows, three // 3) for _ in range(2))
+        hidden, before = gates.new_empty(rows, three), first
+        for step in range(steps):
+            before = _reset(before, factors[step])
+            torch.mm(before, recurrent.t(), out=hidden)
+            candidates[step] = hidden[:, -states.shape[2] :]
+            step_forward(gates[step], hidden, before, states[step])
+            before = states[step]
+        ctx.save_for_backward(recurrent, gates, candidates, states, first)
+        ctx.factors = factors
+        return states
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        recurrent, gates, candidates, states, first = ctx.saved_tensors
+        step_backward = _gru_kernel_backward if _has_kernel(gates) else torch_gru_backward
+        before = _previous_states(states, first, ctx.factors)
+        d_inputs, d_hidden = torch.empty_like(gates), torch.empty_like(gates)
+        d_states = gradient.clone(memory_format=torch.contiguous_format)  # becomes the whole gradient of each state
+        for step in range(len(gates) - 1, -1, -1):
+            step_backward(gates[step], candidates[step], before[step], d_states[step], d_inputs[step], d_hidden[step])
+            if step:
+                flow = torch.addmm(d_states[step], d_hidden[step], recurrent)
+                d_states[step - 1] += _reset(flow, ctx.factors[step])
+        return d_inputs, _weight_gradient(d_hidden, before), None, None
+
+
+def torch_gru_forward(gates: Tensor, hidden: Tensor, before: Tensor, states: Tensor) -> None:
+    """`_gru_kernels.forward` for any dtype and device."""
+    (r, z, n), (u_r, u_z, u_n) = gates.chunk(3, 1), hidden.chunk(3, 1)
+    r.add_(u_r).sigmoid_()
+    z.add_(u_z).sigmoid_()
+    n.addcmul_(r, u_n).tanh_()
+    torch.lerp(n, before, z, out=states)
+
+
+def torch_gru_backward(
+    gates: Tensor, candidate: Tensor, before: Tensor, d_states: Tensor, d_inputs: Tensor, d_hidden: Tensor
+) -> None:
+    """`_gru_kernels.backward` for any dtype and device."""
+    r, z, n = gates.chunk(3, 1)
+    d_n = d_states * (1 - z) * (1 - n * n)
+    d_z = d_states * (before - n) * z * (1 - z)
+    d_r = d_n * candidate * r * (1 - r)
+    torch.cat([d_r, d_z, d_n], 1, out=d_inputs)
+    torch.cat([d_r, d_z, d_n * r], 1, out=d_hidden)
+    d_states *= z
+
+
 def torch_forward(gates: Tensor, before: Tensor, cells: Tensor, out: Tensor) -> None:
     """`_lstm_kernels.forward` for any dtype and device."""
     i, f, g, o = gates.chunk(4, 1)
@@ -140,6 +205,14 @@ def _kernel_forward(*tensors: Tensor) -> None:
 
 def _kernel_backward(*tensors: Tensor) -> None:
     _lstm_kernels.backward(*(one.numpy() for one in tensors))
+
+
+def _gru_kernel_forward(*tensors: Tensor) -> None:
+    _gru_kernels.forward(*(one.numpy() for one in tensors))
+
+
+def _gru_kernel_backward(*tensors: Tensor) -> None:
+    _gru_kernels.backward(*(one.numpy() for one in tensors))
 
 
 def _has_kernel(tensor: Tensor) -> bool:

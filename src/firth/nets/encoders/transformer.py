@@ -16,6 +16,7 @@ from firth.nets.encoders.buckets import BucketAttention, BucketInputs, BucketTab
 from firth.nets.encoders.cross_attention import CrossAttention
 from firth.nets.encoders.encoder import Encoder, EncoderOutput, StepOutput, select_positions
 from firth.nets.encoders.relative import RelativeAttention, RelativeInputs, distance_sinusoids
+from firth.nets.layer_sizes import ffn_width_of, heads_of, pruned_flops
 from firth.nets.linear import make_linear
 from firth.nets.norm import LayerNorm, RMSNorm
 from firth.nets.recipe import EncoderRecipe, NetRecipe
@@ -41,15 +42,17 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class Attention(nn.Module):
     """Multi-head self-attention."""
 
-    def __init__(self, recipe: EncoderRecipe) -> None:
+    def __init__(self, recipe: EncoderRecipe, heads: int | None = None) -> None:
+        """`heads`: those that are left of the recipe's."""
         super().__init__()
-        self.recipe = recipe
-        self.qkv = make_linear(recipe.width, 3 * recipe.width, recipe.biases)
-        self.out = make_linear(recipe.width, recipe.width, recipe.biases)
+        self.recipe, self.heads = recipe, heads or recipe.heads
+        inner = self.heads * (recipe.width // recipe.heads)
+        self.qkv = make_linear(recipe.width, 3 * inner, recipe.biases)
+        self.out = make_linear(inner, recipe.width, recipe.biases)
 
     def forward(self, states: Tensor, bias: AttentionBias, rng: DropoutRng | None, relative: None = None) -> Tensor:
         """(batch, length, width): self-attention of all positions."""
-        heads, rate = self.recipe.heads, self.recipe.attention_dropout
+        heads, rate = self.heads, self.recipe.attention_dropout
         return cast(Tensor, self.out(multi_head_attention(None, self.qkv(states), heads, bias, rate, rng)))
 
     def query_attention(
@@ -62,7 +65,7 @@ class Attention(nn.Module):
         relative: None = None,
     ) -> Tensor:
         """(positions, width): the attention of some queries to all positions."""
-        heads, rate = self.recipe.heads, self.recipe.attention_dropout
+        heads, rate = self.heads, self.recipe.attention_dropout
         queries, keys_values = project_apart(self.qkv, queries, states)
         attended = multi_head_attention(gathered.pad(queries), keys_values, heads, bias, rate, rng)
         return cast(Tensor, self.out(gathered.unpad(attended)))
@@ -71,7 +74,7 @@ class Attention(nn.Module):
         self, inputs: Tensor, cache: list[Tensor], bias: AttentionBias, drop_last: int = 0, relative: None = None
     ) -> StepOutput:
         """Attention of new tokens to cached ones and, by `bias`, to one another; and the keys and values to cache."""
-        queries, *new = split_heads(self.qkv(inputs), self.recipe.heads, 3)
+        queries, *new = split_heads(self.qkv(inputs), self.heads, 3)
         keys, values = (torch.cat(each, 2) for each in zip(cache, new, strict=True)) if cache else new
         kept = keys.shape[2] - drop_last
         return self.out(infer_attention(queries, keys, values, bias)), [keys[:, :, :kept], values[:, :, :kept]]
@@ -80,11 +83,13 @@ class Attention(nn.Module):
 class FeedForward(nn.Module):
     """Two linear layers with an activation between them; if gated, half of the first multiplies the activation."""
 
-    def __init__(self, recipe: EncoderRecipe) -> None:
+    def __init__(self, recipe: EncoderRecipe, width: int | None = None) -> None:
+        """`width`: the units that are left of the recipe's."""
         super().__init__()
         self.is_gated = recipe.gated
-        self.inner = make_linear(recipe.width, recipe.ffn_width * (2 if recipe.gated else 1), recipe.biases)
-        self.outer = make_linear(recipe.ffn_width, recipe.width, recipe.biases)
+        width = width or recipe.ffn_width
+        self.inner = make_linear(recipe.width, width * (2 if recipe.gated else 1), recipe.biases)
+        self.outer = make_linear(width, recipe.width, recipe.biases)
         self.activation = ACTIVATIONS[recipe.activation]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -98,15 +103,18 @@ class FeedForward(nn.Module):
 class Layer(nn.Module):
     """Attention and feed-forward sublayers with residual connections; tied layers have only one of the two."""
 
-    def __init__(self, recipe: EncoderRecipe, *, attention: bool = True, feedforward: bool = True) -> None:
+    def __init__(
+        self, recipe: EncoderRecipe, number: int = 0, *, attention: bool = True, feedforward: bool = True
+    ) -> None:
         super().__init__()
         self.recipe = recipe
         if attention:
-            self.attention, self.norm1 = ATTENTIONS[recipe.positions](recipe), make_norm(recipe)
+            kept = (heads_of(recipe, number),) if recipe.layer_sizes else ()
+            self.attention, self.norm1 = ATTENTIONS[recipe.positions](recipe, *kept), make_norm(recipe)
         if attention and recipe.cross_width:
             self.cross_attention, self.norm3 = CrossAttention(recipe), make_norm(recipe)
         if feedforward:
-            self.feedforward, self.norm2 = FeedForward(recipe), make_norm(recipe)
+            self.feedforward, self.norm2 = FeedForward(recipe, ffn_width_of(recipe, number)), make_norm(recipe)
 
     def self_attention(
         self, x: Tensor, bias: AttentionBias, mask: AttentionMask, relative: RelativeInputs | BucketInputs | None = None
@@ -193,7 +201,8 @@ class Transformer(Encoder):
         own = range(1, self.recipe.layers) if tied != "all" else ()
         self.layers = nn.ModuleList(Layer(self.recipe) for _ in range(min(1, self.recipe.layers)))
         self.layers.extend(
-            Layer(self.recipe, attention=tied != "attention", feedforward=tied != "feed-forward") for _ in own
+            Layer(self.recipe, number, attention=tied != "attention", feedforward=tied != "feed-forward")
+            for number in own
         )
         if self.recipe.positions == "relative" and self.recipe.tie_position_biases:
             attentions = [first.attention for first, _ in self._layer_pairs()]
@@ -281,6 +290,8 @@ class Transformer(Encoder):
         width, layers, states = self.recipe.width, self.recipe.layers, length if source is None else source
         if not layers:
             return 0.0
+        if self.recipe.layer_sizes:
+            return pruned_flops(self.recipe, length, predicted, _GATHERED)
         keys, rest = 4.0 * width * width, 4.0 * width * width + 4.0 * length * width
         if self.recipe.positions == "relative":
             reach = length + self.memory
@@ -350,7 +361,7 @@ class Transformer(Encoder):
                 module.query.weight.div_(unscaled)
 
 
-ATTENTIONS: dict[str, Callable[[EncoderRecipe], Any]] = {
+ATTENTIONS: dict[str, Callable[..., Any]] = {
     "none": Attention,
     "relative": RelativeAttention,
     "buckets": BucketAttention,

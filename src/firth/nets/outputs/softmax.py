@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from firth.errors import RecipeError
 from firth.nets.dropout import DropoutRng
 from firth.nets.embedding import Embedding
+from firth.nets.int8 import int8_of
 from firth.nets.linear import INIT_STD, linear, product
 from firth.nets.outputs.output import Counts, OutputLayer, Transform, frequencies, mask_impossible, state_width
 from firth.nets.recipe import NetRecipe
@@ -67,7 +68,7 @@ class Softmax(OutputLayer):
         return mask_impossible(self.logits(states)).log_softmax(-1)
 
     def log_probability(self, states: Tensor, targets: Tensor) -> Tensor:
-        found, multiply = [], linear if torch.is_grad_enabled() else product
+        found, multiply = [], linear if torch.is_grad_enabled() or int8_of(self.weight) is not None else product
         for some in _chunks(len(targets), len(self.weight)):
             scores = mask_impossible(multiply(self._transformed(states[some]), self.weight, self.bias))
             found.append(scores.gather(1, targets[some, None])[:, 0] - scores.logsumexp(-1))

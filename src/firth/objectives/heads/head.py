@@ -114,6 +114,10 @@ class ObjectiveHead(nn.Module, ABC):
         """The approximate number of predictions of each loss per token of sequences of that length."""
         return {self.name: self.objective.predicted}
 
+    def expected_positions(self, length: int) -> float:
+        """The approximate fraction of positions whose last hidden states the loss needs."""
+        return sum(self.expected_counts(length).values())
+
     def flops_per_token(self, network: Network, length: int, counts: Mapping[str, float]) -> float:
         """Floating-point operations of a forward pass of its own layers, with `counts` predictions per token."""
         return 0.0

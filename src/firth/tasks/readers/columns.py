@@ -26,6 +26,12 @@ ROLES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "choice": {role: (role,) for role in ("context", "question", "choices", "label", "id")},
     "generate": {"source": ("source",), "target": ("target",)},
+    "typing": {
+        "text": ("text", "text_a"),
+        **{role: (role,) for role in ("start", "end", "left", "mention", "right")},
+        "label": ("labels", "types", "label"),
+    },
+    "relation": {"text": ("text", "text_a"), "head": ("head",), "tail": ("tail",), "label": ("label", "relation")},
 }
 """The roles of each task, and the columns or fields that may hold them."""
 TASKS = tuple(ROLES)
@@ -40,6 +46,10 @@ HOW = {
     "choice": "give JSONL with the fields context, question, choices and label",
     "generate": "give TSV or CSV with two columns, the source and the target, named in its first line, or JSONL with "
     "the fields source and target",
+    "typing": "give JSONL with the fields text, labels, and start and end of the mention in characters, or with left, "
+    "mention, right and types; or TSV with the columns labels, text, start and end",
+    "relation": "give TSV with the columns label, text, head and tail, the latter as characters such as 0:5, or JSONL "
+    "with these fields",
 }
 Given = TypeVar("Given")
 
@@ -103,6 +113,8 @@ def likely_task(names: Collection[str]) -> str | None:
     has_question = "question" in names and bool({"context", "passage", "answers"} & {*names})
     signs = {
         "choice": "choices" in names,
+        "relation": "head" in names and "tail" in names and bool({"text", "text_a"} & {*names}),
+        "typing": "mention" in names or ({"start", "end"} <= {*names} and bool({"text", "text_a"} & {*names})),
         "span": "paragraphs" in names or {"data", "version"} <= {*names} or has_question,
         "pair": "text_a" in names and "text_b" in names,
         "tag": "tags" in names and ("words" in names or "tokens" in names),

@@ -45,7 +45,7 @@ from firth.text.readers import file_encoding, read_lines
 __all__ = ["ExampleReader", "parse_columns", "read_items", "read_task"]
 
 _HEAD = 200  # lines inspected to detect the format
-_WITHOUT_LINES = ("pair", "choice", "span")  # tasks whose examples are no lines of text
+_WITHOUT_LINES = ("pair", "choice", "span", "typing", "relation")  # tasks whose examples are no lines of text
 _ITEMS = "the items given"
 Maker = Callable[[int, str], Example | None]  # from a line number, counted from 0, and a line
 
@@ -106,8 +106,9 @@ def read_items(task: str, items: Iterable[Any], *, skip_bad: bool = False, label
     """The examples of Python objects: dictionaries with the fields of JSONL, or tuples.
 
     classify: (label or labels, text); pair: (label, text, text); tag: (words, tags); span: (passage, question,
-    answers); choice: (context, question, choices, label); generate: (source, target). Without
-    `labelled`, tuples may omit the labels, and a single text needs no tuple.
+    answers); choice: (context, question, choices, label); generate: (source, target); typing: (types, text, start,
+    end); relation: (label, text, head, tail), the latter two pairs of characters. Without `labelled`, tuples may omit
+    the labels, and a single text needs no tuple.
     """
     options = read_options(task, labelled, None)
     if isinstance(items, str | bytes | Mapping):

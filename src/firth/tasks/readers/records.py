@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from firth.errors import CorpusError
-from firth.tasks.examples import ChoiceExample, Example, GenerateExample, Origin, SpanExample, TagExample, TextExample
+from firth.tasks.examples import (
+    ChoiceExample,
+    Example,
+    GenerateExample,
+    MentionExample,
+    Origin,
+    SpanExample,
+    TagExample,
+    TextExample,
+)
 from firth.tasks.readers.columns import HOW, ReadLog, ReadOptions, Record, hint
 from firth.tasks.readers.squad import locate_answers
 from firth.tasks.readers.tagged import is_spaced, words_of_line
 from firth.text.readers import require_text
 
 _MAX_LABELS = 1000
+_MAX_DIGITS = 12  # of a number of characters
 _MAX_NUMBER = 1e9  # of a pair's label
 _FORMS = {
     "classify": "a pair of a label, or a list of labels, and a text",
@@ -23,6 +33,8 @@ _FORMS = {
     "span": "a passage, a question and the answers",
     "choice": "a context, a question, a list of choices and the index of the correct one",
     "generate": "a pair of a source and a target",
+    "typing": "a list of types, a text, and the characters from which and to which a mention goes",
+    "relation": "a label, a text, and a pair of characters for each of the head and the tail",
 }
 _PARTS = {
     "classify": ("label", "text"),
@@ -31,6 +43,8 @@ _PARTS = {
     "span": ("passage", "question", "answers"),
     "choice": ("context", "question", "choices", "label"),
     "generate": ("source", "target"),
+    "typing": ("label", "text", "start", "end"),
+    "relation": ("label", "text", "head", "tail"),
 }
 _LABELS = ("label", "tags", "answers", "target")
 
@@ -86,7 +100,10 @@ class Records:
 
     def maker(self) -> Callable[[int, Record], Example | None]:
         """The function from the number of a record and the record to an example, or None if it has no text."""
-        makers = (self.classify, self.pair, self.tag, self.span, self.choice, self.generate)
+        makers = (
+            *(self.classify, self.pair, self.tag, self.span, self.choice, self.generate),
+            *(self.typing, self.relation),
+        )
         return next(make for make in makers if make.__name__ == self.options.task)
 
     def from_item(self, number: int, item: Any) -> Example | None:
@@ -187,6 +204,48 @@ class Records:
             return None
         return GenerateExample(source, target, origin)
 
+    def typing(self, number: int, record: Record) -> MentionExample | None:
+        origin = Origin(self.source, number)
+        if self.options.find("mention", record) is not None:
+            parts = self._part(record, "left", origin), self._part(record, "mention", origin)
+            text, begin = f"{parts[0]}{parts[1]}", len(parts[0])
+            span, text = (begin, len(text)), text + self._part(record, "right", origin)
+        else:
+            text = require_text(self._string(record, "text", origin), str(origin))
+            span = whole_number(self._value(record, "start")), whole_number(self._value(record, "end"))
+        return self._mentions(record, origin, text, (span,))
+
+    def relation(self, number: int, record: Record) -> MentionExample | None:
+        origin = Origin(self.source, number)
+        text = require_text(self._string(record, "text", origin), str(origin))
+        spans = tuple(span_of(self._value(record, role)) for role in ("head", "tail"))
+        return self._mentions(record, origin, text, spans)
+
+    def _mentions(
+        self, record: Record, origin: Origin, text: str, spans: Sequence[tuple[int, int]]
+    ) -> MentionExample | None:
+        """The example of a text with mentions, which must be within it."""
+        labels = self._labels(record, origin)
+        if labels is not None and self.options.task == "relation" and len(labels) != 1:
+            raise CorpusError(f"{origin} has {len(labels)} labels: give a relation one.")
+        if not text.strip() and self.log.leave_out_empty():
+            return None
+        for begin, end in spans:
+            if not 0 <= begin < end <= len(text):
+                raise CorpusError(
+                    f"{origin} has a mention from {begin} to {end} in a text of {len(text)} characters: give the "
+                    "number of its first character, from 0, and of the one after its last."
+                )
+        return MentionExample(text, None, labels, origin, tuple(spans))
+
+    def _part(self, record: Record, role: str, where: object) -> str:
+        """A part of the text around a mention, as a text or as words; these have spaces between them."""
+        found = self._value(record, role)
+        if role == "mention" or isinstance(found, str):
+            return require_text(self._string(record, role, where), str(where))
+        words = " ".join(self._strings(record, role, where))
+        return f" {words}" if role == "right" and words else f"{words} " if words else ""
+
     def _wants(self, role: str, record: Record, where: object, known: bool = False) -> bool:
         """Whether to read labels; raises `CorpusError` if they are missing."""
         if not self.options.labelled:
@@ -199,7 +258,7 @@ class Records:
         return True
 
     def _labels(self, record: Record, origin: Origin) -> tuple[str, ...] | None:
-        """The distinct labels of a text; an empty list under `labels` means that none applies."""
+        """The distinct labels of a text; an empty list under `labels` or `types` means that none applies."""
         if not self._wants("label", record, origin):
             return None
         found = self._value(record, "label")
@@ -208,7 +267,7 @@ class Records:
             raise CorpusError(
                 f"{origin} has a label that is neither a name nor a number: write one, or a list of them."
             )
-        if not labels and self.options.find("label", record) == "labels":
+        if not labels and self.options.find("label", record) in ("labels", "types"):
             return ()
         return check_labels(
             tuple(dict.fromkeys(str(label).strip() for label in labels if label != "")), str(origin), self.options.task
@@ -246,6 +305,25 @@ class Records:
         return tuple(require_text(str(one), str(where)) for one in found)
 
 
+def whole_number(value: Any) -> int:
+    """A number of characters, as a number or as text; -1 for anything else."""
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < _MAX_DIGITS:
+        return int(value)
+    return value if type(value) is int else -1
+
+
+def span_of(value: Any) -> tuple[int, int]:
+    """Two numbers of characters, as a list or as text; (-1, -1) for anything else.
+
+    >>> span_of([0, 5]), span_of("0:5"), span_of("x")
+    ((0, 5), (0, 5), (-1, -1))
+    """
+    parts = value.split(":") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or len(parts) != 2:
+        return -1, -1
+    return whole_number(parts[0]), whole_number(parts[1])
+
+
 def record_of(task: str, item: Any, number: int) -> Record:
     """A Python object as a record.
 
@@ -278,6 +356,11 @@ def _of_example(example: Example) -> Record:
     if not isinstance(example, TextExample):
         return {field.name: getattr(example, field.name) for field in fields(example)}
     labels = None if example.labels is None else list(example.labels)
+    if isinstance(example, MentionExample):
+        spans = [list(span) for span in example.mentions]
+        if len(spans) == 1:
+            return {"text": example.text, "start": spans[0][0], "end": spans[0][1], "labels": labels}
+        return {"text": example.text, "head": spans[0], "tail": spans[1], "label": labels}
     if example.other is None:
         return {"text": example.text, "labels": labels}
     return {"text_a": example.text, "text_b": example.other, "label": labels}

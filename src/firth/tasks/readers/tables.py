@@ -10,16 +10,18 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from firth.errors import CorpusError
 from firth.tasks.examples import Example, GenerateExample, Origin, TextExample
 from firth.tasks.readers.columns import ROLES, ReadLog, ReadOptions, hint, likely_task
-from firth.tasks.readers.records import check_labels, one_line
+from firth.tasks.readers.records import Records, check_labels, one_line
 from firth.tasks.readers.tagged import looks_like_tags
 from firth.text.files import CorpusFile
 from firth.text.readers import MAX_LINE
 
-_TASKS = ("classify", "pair", "generate")  # that tables hold examples of
+_MENTIONS = ("typing", "relation")  # tasks whose rows are read as records
+_TASKS = ("classify", "pair", "generate", *_MENTIONS)  # that tables hold examples of
 _SEPARATORS = (",", ";", "\t")
 _SENTENCE = re.compile(r"[.!?。！？…]\s*$")
 _PREFIX = "__label__"
@@ -113,6 +115,8 @@ class Table:
 
     def _maker(self, log: ReadLog) -> Callable[[int, Row], Example | None]:
         """The function from the number and the fields of a row to an example."""
+        if self.options.task in _MENTIONS:
+            return self._record_maker(log)
         options, name, width, is_generate = self.options, self.name, len(self.columns), self.options.task == "generate"
         first, second, label = self._source_and_target() if is_generate else self._texts_and_label()
         known: dict[str, tuple[str, ...]] = {}  # equal labels share one tuple
@@ -133,6 +137,26 @@ class Table:
             return GenerateExample(text, other, origin) if is_generate else TextExample(text, other, labels, origin)
 
         return make
+
+    def _record_maker(self, log: ReadLog) -> Callable[[int, Row], Example | None]:
+        """The same for tasks whose rows are records; labels have commas between them."""
+        records = Records(self.options, log, self.name)
+        parts = ("text", "start", "end") if self.options.task == "typing" else ("text", "head", "tail")
+        self._find([*parts, *(["label"] if self.options.labelled else [])])
+        make, label = records.maker(), self.options.find("label", self.columns)
+
+        def from_row(number: int, fields: Row) -> Example | None:
+            if isinstance(fields, CorpusError):
+                raise fields
+            if len(fields) != len(self.columns):
+                self._refuse_width(fields, number)
+                return None
+            record: dict[str, Any] = dict(zip(self.columns, fields, strict=True))
+            if label is not None and self.options.task == "typing":
+                record[label] = [one.strip() for one in record[label].split(",")]
+            return make(number + 1, record)
+
+        return from_row
 
     def _texts_and_label(self) -> tuple[int, int | None, int | None]:
         """The indices of the columns of the text, the second text and the label."""
