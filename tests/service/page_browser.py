@@ -29,7 +29,7 @@ def running_server(folders: Sequence[Path], key: bytes | None = None) -> Generat
     pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
     from firth.service.guard import KeyCheck
     from firth.service.limits import Limits
-    from firth.service.models import ModelRegistry
+    from firth.service.registry import ModelRegistry
     from firth.service.server import FirthServer
     from firth.service.state import ServerState
 
