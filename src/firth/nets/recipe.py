@@ -88,7 +88,7 @@ class EncoderRecipe:
     """Recurrent: dimension of the states of all layers but the last; 0: the same as that of the last."""
     heads: int = 12
     layer_sizes: tuple[str, ...] = ()
-    """Transformer: heads and feed-forward width of each layer, such as 3x512, where some were pruned; empty: all alike."""
+    """Transformer: heads and feed-forward width of each layer, such as 3x512, after pruning; empty: all alike."""
     context: int = 0
     """Window, bilinear and each layer of a CNN: tokens on each visible side."""
     direct_connections: bool = False
