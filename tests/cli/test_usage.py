@@ -47,7 +47,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("evaluate", "MODEL", "task", "FILE", "FILE"), "name one"),
     (("predict", "MODEL", "FILE", "--encoding", "klingon"), "unknown encoding"),
     (("predict", "MODEL", "FILE", "--field", "=x"), "text_a=review"),
-    (("export", "MODEL", "onxx", "OUT"), "there is no format 'onxx': choose from"),
+    (("export", "MODEL", "onxx", "OUT"), "there is no format 'onxx': did you mean 'onnx'"),
     (("import", "arpaa", "FILE", "-o", "OUT"), "did you mean 'arpa'?"),
     (("import", "arpa", "FILE", "-o", "OUT", "--task", "pair"), "--task is for models of huggingface"),
     (("import", "huggingface", "FILE", "-o", "OUT", "--task", "tag"), "choose from classify, pair."),

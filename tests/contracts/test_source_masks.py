@@ -50,7 +50,8 @@ REMEMBERING = pytest.mark.parametrize(  # in use; a memory that serves training 
     "name", [name for name, recipe in NETS.items() if recipe.memory.length and recipe.visibility == "causal"]
 )
 LANGUAGE_NETS = pytest.mark.parametrize("name", [name for name, recipe in NETS.items() if recipe.embedding.languages])
-SECOND = pytest.mark.parametrize("name", [name for name, recipe in NETS.items() if recipe.second_networks])
+SAMPLED = [name for name, one in NETS.items() if one.second_networks and one.sequence.format != "consecutive"]
+SECOND = pytest.mark.parametrize("name", SAMPLED)
 
 
 @DECODERS

@@ -21,6 +21,7 @@ from firth.objectives.heads.build import make_heads, union_positions
 from firth.objectives.heads.clm import first_positions
 from firth.objectives.heads.head import ObjectiveHead
 from firth.objectives.heads.pairs import PairClassificationHead
+from firth.objectives.neighbours import NeighbourObjective
 from firth.objectives.registry import OBJECTIVES
 from firth.objectives.restoring import RestoringObjective
 from firth.objectives.sequences import Sequences
@@ -31,7 +32,11 @@ from tests.objectives.small_stores import small_recipe, small_vocabulary
 PAIRED = ("nsp", "sop")
 WITH = {"sbo": "mlm+sbo"}
 """Objectives that use the noise of others."""
-EVERY = [name for name, one in OBJECTIVES.items() if not (one().requires or one.lays_out or one.groups_sentences)]
+EVERY = [
+    name
+    for name, one in OBJECTIVES.items()
+    if not (one().requires or one.lays_out or one.groups_sentences or issubclass(one, NeighbourObjective))
+]
 """Those of columns and of sequences of their own are in `test_layouts.py` and `test_layout_gradients.py`, of sentences
 in their own file."""
 RESTORING = [name for name, one in OBJECTIVES.items() if issubclass(one, RestoringObjective)]

@@ -144,7 +144,7 @@ NETS = {
     "dim": "encoder.width and embedding.width",
     "num_layers": "encoder.layers",
     "num_hidden_layers": "encoder.layers",
-    "layers": "encoder.layers",
+    "layers": "encoder.layers and sentence.layers",
     "num_attention_heads": "encoder.heads",
     "intermediate_size": "encoder.ffn_width",
     "epochs": "learning.epochs",

@@ -70,7 +70,7 @@ def step_shares(shares: Sequence[float]) -> list[float]:
 
     >>> [round(one, 4) for one in step_shares([0.1, 0, 0, 0])]
     [0.1, 0.3, 0.3, 0.3]
-    >>> step_shares([0.2, 0.6])
+    >>> [round(one, 4) for one in step_shares([0.2, 0.6])]
     [0.25, 0.75]
     """
     free = shares.count(0)

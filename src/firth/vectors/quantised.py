@@ -63,7 +63,7 @@ def quantise_linear(vectors: Floats) -> tuple[npt.NDArray[np.int8], Floats]:
     """Codes of 8 bits and the scale of each row: the largest magnitude of a row is 127.
 
     >>> codes, scales = quantise_linear(np.array([[1.0, -2.0], [0.0, 0.0]], dtype=np.float32))
-    >>> codes.tolist(), scales.round(4).tolist()
+    >>> codes.tolist(), [round(float(one), 4) for one in scales]
     ([[64, -127], [0, 0]], [0.0157, 0.0])
     """
     scales = np.abs(vectors).max(axis=1, initial=0) / np.float32(127)

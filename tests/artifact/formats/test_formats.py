@@ -118,7 +118,16 @@ def test_other_models_are_refused(tmp_path: Path) -> None:
         export_model(make(order=2).tokenizer, "arpa", tmp_path / "m.arpa")
     with pytest.raises(AbilityError, match="did you mean 'arpa'"):
         import_model("apra", tmp_path / "m.arpa", tmp_path / "back")
-    assert list(FORMATS) == ["arpa", "brown", "fasttext", "glove", "huggingface", "sentence-transformers", "word2vec"]
+    assert list(FORMATS) == [
+        "arpa",
+        "brown",
+        "fasttext",
+        "glove",
+        "huggingface",
+        "onnx",
+        "sentence-transformers",
+        "word2vec",
+    ]
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ _FAMILIES: tuple[ModelType, ...] = (
 )
 """The last of those that claim a recipe is its family, so that the first may claim what is left."""
 
+FIRST = _FAMILIES[0]
+"""The model type of folders that do not say one."""
 MODEL_TYPES = {family.name: family for family in _FAMILIES}
 """Model types that can be exported and imported."""
 

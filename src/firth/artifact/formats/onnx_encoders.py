@@ -17,13 +17,14 @@ from firth.nets.encoders.bidirectional import BidirectionalLstm
 from firth.nets.encoders.convolution import Convolution, GatedLayer
 from firth.nets.encoders.encoder import Encoder
 from firth.nets.encoders.feedforward import Bilinear, IdentityEncoder, WindowEncoder, offsets
-from firth.nets.encoders.recurrent import LstmLayer, Recurrent, SimpleLayer
+from firth.nets.encoders.recurrent import GruLayer, LstmLayer, Recurrent, SimpleLayer
 from firth.nets.encoders.transformer import Transformer
 from firth.nets.network import Network
 from firth.nets.scoring import make_batch
 from firth.tokens.tokenizer import EOS
 
 _GATES = (0, 3, 1, 2)  # input, output, forget and cell gates, ONNX's order, among those of a layer
+_GRU_GATES = (1, 0, 2)  # update, reset, candidate: ours begin with reset
 _END = np.iinfo(np.int64).max
 Encoded = tuple[list[Value], Value]
 """The states of each layer, (batch, length, width), and the last states, which may be wider than the last layer."""
@@ -116,12 +117,13 @@ def _layer(
     if isinstance(layer, LstmLayer) and layer.project is not None:
         return _projected(layer, x, inputs, is_backward, caches)
     graph, direction = x.graph, "reverse" if is_backward else "forward"
-    kind, order = ("LSTM", _GATES) if isinstance(layer, LstmLayer) else ("RNN", (0,))
+    kind, order, last = _kind(layer)
     weights = [_gates(one, order)[None] for one in (layer.input.weight, layer.recurrent.weight)]
     bias = _gates(layer.input.bias, order)
-    states, *last = graph.ops(
+    options = {"linear_before_reset": 1} if kind == "GRU" else {}
+    states, *last_states = graph.ops(
         kind,
-        1 + len(order[:2]),
+        1 + last,
         x,
         *weights,
         torch.cat([bias, torch.zeros_like(bias)])[None],
@@ -129,8 +131,16 @@ def _layer(
         *(one.unsqueeze(0) for one in caches),
         hidden_size=layer.width,
         direction=direction,
+        **options,
     )
-    return states.squeeze(1), [one.squeeze(0) for one in last]
+    return states.squeeze(1), [one.squeeze(0) for one in last_states]
+
+
+def _kind(layer: SimpleLayer) -> tuple[str, tuple[int, ...], int]:
+    """ONNX's operator, the order of its gates among ours, and the number of its last states."""
+    if isinstance(layer, LstmLayer):
+        return "LSTM", _GATES, 2
+    return ("GRU", _GRU_GATES, 1) if isinstance(layer, GruLayer) else ("RNN", (0,), 1)
 
 
 def _gates(parameter: Tensor, order: tuple[int, ...]) -> Tensor:

@@ -112,10 +112,19 @@ def _state_outputs(file: GraphFile, network: Network, inputs: NetInputs) -> Valu
     file.output("last_hidden_state", last, [*_IDS, network.recipe.width])
     for number, (layer, width) in enumerate(zip(layers, widths, strict=True)):
         file.output(f"hidden_states.{number}", layer, [*_IDS, width])
+    if not has_mean_vectors(network.recipe):
+        return last
     own = inputs.is_token & is_text(inputs.ids)
     for name, chosen in (("sentence_embedding", own), ("sentence_embedding_whole", inputs.is_token)):
         file.output(name, mean(layers[-1], chosen), ["batch", widths[-1]])
     return last
+
+
+def has_mean_vectors(recipe: NetRecipe) -> bool:
+    """Whether the vector of a text is the mean of its states; the graphs have no other pooling."""
+    part = recipe.sentence
+    is_mean = part.pooling == "mean" and not part.bigrams and not part.layers
+    return is_mean and recipe.sequence.format != "consecutive"
 
 
 def is_text(ids: Value) -> Value:

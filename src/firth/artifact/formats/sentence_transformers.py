@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from firth.artifact.formats.huggingface import export_huggingface, import_huggingface
 from firth.artifact.formats.huggingface_files import combined_digest, find_weights, read_json, read_small, read_tensors
-from firth.artifact.formats.huggingface_registry import MODEL_TYPES
+from firth.artifact.formats.huggingface_registry import FIRST
 from firth.artifact.formats.huggingface_tokenizer import import_tokenizer
 from firth.artifact.manifest import parse_json
 from firth.artifact.models import save_imported
@@ -140,7 +140,7 @@ def _import_static(path: Path, folder: Path, out: Path) -> Report:
     if table is None or table.dim() != 2:
         raise ArtifactError(f"{folder} has no table embedding.weight: save the model again.")
     tokenizer, order = import_tokenizer(
-        read_small(folder / "tokenizer.json"), {}, MODEL_TYPES["bert"], len(table), _stored_recipe(folder)
+        read_small(folder / "tokenizer.json"), {}, FIRST, len(table), _stored_recipe(folder)
     )
     rows = np.asarray(table.float().numpy(), dtype=np.float32)
     vectors = np.where(np.array(order)[:, None] >= 0, rows[order], 0.0).astype(np.float32)
