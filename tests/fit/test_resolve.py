@@ -16,6 +16,7 @@ from firth.fit.run import Budget
 from firth.nets.network import Vocabulary
 from firth.nets.recipe import NetRecipe
 from firth.recipes.nets import SIZES, bert, gpt, lstm, resize, sa_lstm, xu_bigram
+from firth.recipes.table import find_recipe
 from firth.text.corpus import read_corpus
 from firth.tokens.build import open_tokens
 from firth.tokens.recipe import TokenizerRecipe
@@ -175,3 +176,14 @@ def test_sizes_that_there_are(tmp_path: Path) -> None:
     for name in ("unigram", "xu-bigram"):
         with pytest.raises(RecipeError, match="one size"):
             firth.train(name, text(), out=tmp_path / "m", size="mini")
+
+
+def test_embeddings_of_networks_that_restore_text_are_initialised() -> None:
+    """Not those of translation, nor of recipes with an initialisation of their own (T5)."""
+    found = {}
+    for name in ("bert", "bart", "mass", "transformer", "t5"):
+        recipe = find_recipe(name)
+        assert isinstance(recipe, NetRecipe)
+        found[name] = resolve.can_init_embeddings(recipe, [])
+        assert not resolve.can_init_embeddings(recipe, ["embedding.init=random"])
+    assert found == {"bert": True, "bart": True, "mass": True, "transformer": False, "t5": False}

@@ -185,10 +185,15 @@ def small_run_defaults(recipe: NetRecipe, settings: Sequence[str], planned: floa
 
 
 def can_init_embeddings(recipe: NetRecipe, settings: Sequence[str]) -> bool:
-    """Whether a network's embeddings may be initialised by CBOW."""
+    """Whether a network's embeddings may be initialised by CBOW.
+
+    Without it the encoder of a small network that restores text collapses to one vector before its decoder reads it;
+    translation needs none.
+    """
     trains_sentences = any(one.groups_sentences for one in recipe.objectives)
-    is_single = (recipe.encoder.kind == "transformer" or trains_sentences) and recipe.decoder is None
-    return is_single and is_unset(settings, "embedding.init")
+    restores = recipe.sequence.format != "parallel" and recipe.embedding.init == "random"
+    is_fitting = (recipe.encoder.kind == "transformer" or trains_sentences) and (recipe.decoder is None or restores)
+    return is_fitting and is_unset(settings, "embedding.init")
 
 
 def vector_tokens(recipe: NetRecipe, costs: TrainingCosts, budget: Budget | None, text: int) -> int:
