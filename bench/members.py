@@ -213,11 +213,16 @@ def format_table(measurements: Measurements, results: dict[str, Result]) -> list
     columns = ("member", "parameters", "tokens", "bits per byte", "minimal pairs", own.task)
     lines = ["| " + " | ".join(columns) + " |", "|---|---:|---:|---|---|---|"]
     for name, result in results.items():
-        sizes = [f"{size:,.0f}" if (size := result["train"].get(key)) else "–" for key in ("parameters", "tokens")]
+        sizes = [_count(result["train"].get(key)) for key in ("parameters", "tokens")]
         cells = [_short(key, result[key]) for key in MEASURES]
         lines.append("| " + " | ".join([f"`{name}`", *sizes, *cells]) + " |")
     commands = measurements.commands(list(results)[-1]).values()
     return [*lines, "", "The commands of the last member:", "", "```", *map(format_command, commands), "```", ""]
+
+
+def _count(value: Any) -> str:
+    """A number of parameters or tokens, or a dash: those of an n-gram model are its discounts."""
+    return f"{value:,.0f}" if isinstance(value, int | float) else "–"
 
 
 def format_page(minutes: float, table: Sequence[str]) -> str:

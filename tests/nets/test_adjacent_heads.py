@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -61,6 +61,38 @@ def test_pre_norm_networks_attend_there_too() -> None:
     found = attention_weights(build(with_init("bert", norm="pre")))
     assert found[0].diagonal(-1).mean() > 0.8
     assert found[1].diagonal(1).mean() > 0.8
+
+
+@pytest.mark.parametrize("start", ["adjacent", "random"])
+def test_terms_of_distances_prefer_adjacent_tokens(start: str) -> None:
+    recipe = with_init("t5", start)
+    network = build(replace(recipe, embedding=replace(recipe.embedding, init="random")))
+    attention = cast(Any, network.encoders[0]).layers[1].attention  # all layers share the terms
+    states = torch.nn.functional.normalize(torch.randn(30, recipe.width), dim=-1) * recipe.width**0.5
+    with torch.no_grad():
+        queries, keys, _ = attention.qkv(states).split(recipe.width, -1)
+        queries, keys = (part.view(30, recipe.encoder.heads, -1).transpose(0, 1) for part in (queries, keys))
+        found = (queries @ keys.transpose(1, 2) + attention.table(30, 30, False)[0]).softmax(-1)
+    before, after, third, fourth = (
+        {distance: float(head.diagonal(distance).mean()) for distance in (-2, -1, 0, 1, 2)} for head in found
+    )
+    assert (before[-1] > 0.8) == (after[1] > 0.8) == (start == "adjacent")
+    assert max(*third.values(), *fourth.values()) < 0.1
+
+
+def test_scaled_outputs_of_small_token_vectors_start_as_if_they_were_not() -> None:
+    def spread(init: str) -> float:
+        recipe = with_init("t5", "random")
+        network = build(replace(recipe, embedding=replace(recipe.embedding, init=init)))
+        states = torch.randn(50, recipe.width)
+        with torch.no_grad():
+            normed = cast(Any, network.decoder).norm(states)
+            found = network.output.log_probabilities(normed)
+        return float(found[:, found[0].isfinite()].std(-1).mean())
+
+    width = with_init("t5").width
+    assert spread("random") == pytest.approx(0.02 * width**0.5, rel=0.1)  # that of BERT's output
+    assert spread("unit") == pytest.approx(1.0, rel=0.1)
 
 
 def test_init_depends_on_the_seed_alone_and_random_heads_are_uniform() -> None:

@@ -56,7 +56,16 @@ _DROPOUTS = (
     "decoder.dropout",
     "decoder.attention_dropout",
 )
-_RESOLVED = ("sequence.length", "learning.batch", "learning.lr", "encoder.init", "embedding.init")
+_RESOLVED = (
+    "sequence.length",
+    "learning.batch",
+    "learning.lr",
+    "encoder.init",
+    "embedding.init",
+    "decoder.cross_init",
+    "decoder.init",
+    "learning.schedule",
+)
 _FROM_TEXT = ("languages", "embedding.languages")
 _MIN_BATCH = 512
 _MIN_COMPARED = 2048  # of sequences that are compared with one another: about a hundred
@@ -177,11 +186,29 @@ def small_run_defaults(recipe: NetRecipe, settings: Sequence[str], planned: floa
                 if is_unset(settings, f"{objective.name}.{field}", f"objectives.{objective.name}.{field}"):
                     changes.append(f"{objective.name}.{field}={value}")
                     reasons.append(reason)
-        masked = any("masked" in one.predicts for one in (recipe, *recipe.second_networks.values()))
-        if masked and is_unset(settings, "encoder.init") and can_init_adjacent(recipe):
-            changes.append("encoder.init=adjacent")
-            reasons.append("attention heads initialised to adjacent tokens")
+        for change, reason in _initial_attention(recipe, changes).items():
+            if is_unset(settings, change.partition("=")[0]):
+                changes.append(change)
+                reasons += [reason] if reason else []
     return Resolved(cast(NetRecipe, override(recipe, changes)), ", ".join(dict.fromkeys(reasons)))
+
+
+def _initial_attention(recipe: NetRecipe, changes: Sequence[str]) -> dict[str, str]:
+    """Changes of the initial weights by which attention is learned from few tokens, and the reasons."""
+    reads_source = can_match_tokens(recipe)
+    masked = any("masked" in one.predicts for one in (recipe, *recipe.second_networks.values()))
+    found = {}
+    if recipe.encoder.init == "fan-in":  # as large as its token vectors, which hardly change in a short run
+        if not reads_source or "embedding.init=vectors" not in changes:
+            return {}
+        found["decoder.init=random"] = ""
+    if (masked or reads_source) and can_init_adjacent(recipe):
+        found["encoder.init=adjacent"] = "attention heads initialised to adjacent tokens"
+    if reads_source:
+        found["decoder.cross_init=matching"] = "cross-attention that starts by matching tokens"
+        if recipe.learning.schedule == "inverse-sqrt":
+            found["learning.schedule=linear"] = "a learning rate that falls linearly"
+    return found
 
 
 def can_init_embeddings(recipe: NetRecipe, settings: Sequence[str]) -> bool:
@@ -191,9 +218,14 @@ def can_init_embeddings(recipe: NetRecipe, settings: Sequence[str]) -> bool:
     translation needs none.
     """
     trains_sentences = any(one.groups_sentences for one in recipe.objectives)
-    restores = recipe.sequence.format != "parallel" and recipe.embedding.init == "random"
-    is_fitting = (recipe.encoder.kind == "transformer" or trains_sentences) and (recipe.decoder is None or restores)
+    restores = recipe.decoder is None or recipe.sequence.format != "parallel"
+    is_fitting = (recipe.encoder.kind == "transformer" or trains_sentences) and restores
     return is_fitting and is_unset(settings, "embedding.init")
+
+
+def can_match_tokens(recipe: NetRecipe) -> bool:
+    """Whether cross-attention may be initialised to match tokens: in Transformers whose source has the tokens."""
+    return recipe.decoder is not None and recipe.decoder.kind == "transformer" and recipe.sequence.format != "parallel"
 
 
 def vector_tokens(recipe: NetRecipe, costs: TrainingCosts, budget: Budget | None, text: int) -> int:

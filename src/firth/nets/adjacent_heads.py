@@ -14,17 +14,19 @@ import torch
 from torch import Tensor
 
 from firth.nets.embedding import Embedding
+from firth.nets.encoders.buckets import BucketTable, buckets_of
 from firth.nets.encoders.transformer import Attention, Layer, Transformer
 from firth.nets.recipe import EncoderRecipe
 
 _MIN_STD = 0.04  # of the sinusoids: twice that of random token vectors, which would dominate them otherwise
 _PEAK = 10.0  # attention score of the chosen neighbour; that of others is about 0
+_TERM = 6.0  # of the chosen distance: e^6 = 400 is more than the weight of all others together
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _ONE_IN = 2  # heads
 
 
 def init_adjacent_heads(embedding: Embedding, encoder: Transformer, first: EncoderRecipe | None = None) -> None:
-    """Change the initial weights of a new network with learned positions.
+    """Change the initial weights of a new network with learned positions or with terms of distances.
 
     A second network shares the position embeddings of the `first` one, for which they are initialised already.
     """
@@ -32,6 +34,9 @@ def init_adjacent_heads(embedding: Embedding, encoder: Transformer, first: Encod
     if not recipe.layers:
         return
     layer = cast(Layer, encoder.layers[0])
+    if recipe.positions == "buckets":
+        _prefer_adjacent(cast(BucketTable, layer.attention.table), recipe)
+        return
     assert positions is not None  # the recipe was checked
     size = _wave_count(first or recipe, positions.embedding_dim)
     rates = wave_rates(size // 2)[: _wave_count(recipe, positions.embedding_dim) // 2]
@@ -41,9 +46,22 @@ def init_adjacent_heads(embedding: Embedding, encoder: Transformer, first: Encod
             std = max(_MIN_STD, float(embedding.table.std()))
             positions.weight[:, :size] = std * math.sqrt(2) * waves(indices, rates)
         decoder = _decode_waves(embedding, layer, waves(indices, rates))
-        for head in range(max(recipe.heads // _ONE_IN, min(recipe.heads, 2))):
-            distance = (head // 2 + 1) * (1 if head % 2 else -1)
+        for head, distance in enumerate(_head_distances(recipe)):
             _aim(layer.attention, head, shift(rates, distance) @ decoder, decoder)
+
+
+def _head_distances(recipe: EncoderRecipe) -> list[int]:
+    """-1, 1, -2, 2, ... for half of the heads, or for two if there are fewer."""
+    count = max(recipe.heads // _ONE_IN, min(recipe.heads, 2))
+    return [(head // 2 + 1) * (1 if head % 2 else -1) for head in range(count)]
+
+
+def _prefer_adjacent(table: BucketTable, recipe: EncoderRecipe) -> None:
+    """Raise the terms of one distance in each of these heads, in all layers."""
+    distances = torch.tensor(_head_distances(recipe))
+    found = buckets_of(distances, recipe.buckets, recipe.max_distance, is_causal=False)
+    with torch.no_grad():
+        table.weight[found, torch.arange(len(found))] += _TERM
 
 
 def _wave_count(recipe: EncoderRecipe, width: int) -> int:

@@ -20,10 +20,12 @@ RECURRENT = ("rnn", "gru", "lstm")
 
 def can_init_adjacent(recipe: NetRecipe) -> bool:
     """Whether attention heads can be initialised to attend to adjacent tokens."""
-    learned = recipe.encoder.kind == "transformer" and recipe.embedding.positions == "learned"
+    is_two_sided = recipe.encoder.kind == "transformer" and recipe.visibility == "bidirectional"
+    if is_two_sided and recipe.encoder.positions == "buckets":
+        return True
     # A wave in position vectors, and in a head, has a sine and a cosine.
     has_waves = min(recipe.encoder.width // recipe.encoder.heads, recipe.embedding.width) >= 2
-    return learned and has_waves and recipe.visibility == "bidirectional"
+    return is_two_sided and has_waves and recipe.embedding.positions == "learned"
 
 
 def check_recurrent(encoder: EncoderRecipe) -> None:
@@ -57,8 +59,8 @@ def check_combination(recipe: NetRecipe) -> None:
         raise RecipeError("a bilinear encoder predicts from previous tokens: set visibility=causal.")
     if encoder.init == "adjacent" and not can_init_adjacent(recipe):
         raise RecipeError(
-            "only a bidirectional Transformer with learned positions and heads of 2 dimensions or more can start with "
-            "heads that attend to adjacent tokens: set encoder.init=random."
+            "only a bidirectional Transformer with learned positions and heads of 2 dimensions or more, or with "
+            "encoder.positions=buckets, can start with heads that attend to adjacent tokens: set encoder.init=random."
         )
     if recipe.decoder is not None:
         _check_decoder(recipe, recipe.decoder)
@@ -129,6 +131,8 @@ def _check_memory(recipe: NetRecipe) -> None:
 def _check_decoder(recipe: NetRecipe, decoder: EncoderRecipe) -> None:
     if decoder.cross_width not in (0, recipe.width):
         raise RecipeError(f"decoder.cross_width={decoder.cross_width} must be the encoder's width: leave it out.")
+    if decoder.cross_init == "matching" and decoder.kind != "transformer":
+        raise RecipeError("only heads of a Transformer can start by matching tokens: set decoder.cross_init=random.")
     if (decoder.kind, recipe.encoder.kind) == ("lstm", "bilstm"):
         if decoder.inner_width or decoder.ffn_width or decoder.residual or decoder.output_dropout is not None:
             raise RecipeError(

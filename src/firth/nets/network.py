@@ -26,6 +26,8 @@ from firth.nets.encoders.recurrent import Gru, Lstm, Recurrent
 from firth.nets.encoders.transformer import Transformer
 from firth.nets.entities import ENTITIES, EntityTable
 from firth.nets.languages import LanguageVotes
+from firth.nets.matching_heads import init_matching_heads
+from firth.nets.norm import RMSNorm
 from firth.nets.outputs.clusters import AdaptiveSoftmax, ClassSoftmax
 from firth.nets.outputs.negative import NegativeSampling
 from firth.nets.outputs.output import NoOutput, OutputLayer
@@ -374,7 +376,17 @@ def build_network(
             network.embedding.set_token_vectors(torch.from_numpy(embedding_init))
         if recipe.encoder.init == "adjacent" and not skip_init:
             init_adjacent_heads(network.embedding, cast(Transformer, network.encoders[0]))
+        if recipe.decoder is not None and recipe.decoder.cross_init == "matching" and not skip_init:
+            init_matching_heads(cast(Transformer, network.decoder))
+        if recipe.output.scaled and recipe.output.kind == "tied" and recipe.embedding.init != "unit" and not skip_init:
+            _unscale(cast(Transformer, network.decoder or network.encoders[0]))
         return network
+
+
+def _unscale(last: Transformer) -> None:
+    """Start with states as large as the output layer divides them: its token vectors are small."""
+    if last.norm is not None:
+        torch.nn.init.constant_(cast(RMSNorm, last.norm).weight, last.recipe.width**0.5)
 
 
 def build_second_network(recipe: NetRecipe, first: Network, *, shared: bool = True) -> Network:

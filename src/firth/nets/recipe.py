@@ -130,8 +130,12 @@ class EncoderRecipe:
     """LSTM: dropout of the recurrent weights (Merity et al. 2018)."""
     init: Literal["random", "adjacent", "fan-in"] = "random"
     """Transformer: initial weights. adjacent: sinusoidal positions and heads of the first layer that attend to adjacent
-    tokens, so that bidirectional masked models learn co-occurrence from little text. fan-in: with a standard deviation
+    tokens (buckets: high terms of these distances), so that bidirectional masked models learn co-occurrence from
+    little text. fan-in: with a standard deviation
     of 1 / sqrt(inputs), and queries small enough for scores that are not scaled (T5)."""
+    cross_init: Literal["random", "matching"] = "random"
+    """Decoder: initial weights of attention to the encoder. matching: half of the heads of the first layer attend to
+    the token that the decoder has just read, so that it learns to read the encoder from little text."""
     residual: bool = False
     """Recurrent: residual connections between layers (ELMo)."""
     cross_width: int = 0

@@ -119,7 +119,7 @@ def read_items(task: str, items: Iterable[Any], *, skip_bad: bool = False, label
 
 def _from_items(options: ReadOptions, items: Sequence[Any], log: ReadLog) -> Iterator[Example]:
     log.unit = "item"
-    return log.each(Records(options, log).from_item, enumerate(items, 1))
+    return log.each(Records(options, log).item_maker(), enumerate(items, 1))
 
 
 def _from_files(

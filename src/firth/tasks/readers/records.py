@@ -106,9 +106,10 @@ class Records:
         )
         return next(make for make in makers if make.__name__ == self.options.task)
 
-    def from_item(self, number: int, item: Any) -> Example | None:
-        """The example of a Python object."""
-        return self.maker()(number, record_of(self.options.task, item, number))
+    def item_maker(self) -> Callable[[int, Any], Example | None]:
+        """The function from the number of a Python object and the object to an example, or None if it has no text."""
+        make, task = self.maker(), self.options.task
+        return lambda number, item: make(number, record_of(task, item, number))
 
     def line_maker(self) -> Callable[[int, str], Example | None]:
         """The function from a line number and a line of JSONL to an example, or None if it is blank."""
