@@ -179,11 +179,26 @@ def test_sizes_that_there_are(tmp_path: Path) -> None:
 
 
 def test_embeddings_of_networks_that_restore_text_are_initialised() -> None:
-    """Not those of translation, nor of recipes with an initialisation of their own (T5)."""
+    """Not those of translation."""
     found = {}
     for name in ("bert", "bart", "mass", "transformer", "t5"):
         recipe = find_recipe(name)
         assert isinstance(recipe, NetRecipe)
         found[name] = resolve.can_init_embeddings(recipe, [])
         assert not resolve.can_init_embeddings(recipe, ["embedding.init=random"])
-    assert found == {"bert": True, "bart": True, "mass": True, "transformer": False, "t5": False}
+    assert found == {"bert": True, "bart": True, "mass": True, "transformer": False, "t5": True}
+
+
+def test_small_weights_go_with_small_token_vectors() -> None:
+    """T5 starts from large ones of both kinds, unless the text is long enough for CBOW vectors."""
+    recipe = find_recipe("t5")
+    assert isinstance(recipe, NetRecipe)
+    settings: list[str] = []
+    for text, expected in ((50_000, ("unit", "fan-in", "fan-in", "random")),
+                           (5_000_000, ("vectors", "adjacent", "random", "matching"))):  # fmt: skip
+        found = resolve.small_run_defaults(recipe, settings, 1e6, text).recipe
+        assert found.decoder is not None
+        assert (found.embedding.init, found.encoder.init, found.decoder.init, found.decoder.cross_init) == expected
+        assert found.learning.schedule == ("linear" if text > 1e6 else "inverse-sqrt")
+    kept = resolve.small_run_defaults(recipe, ["encoder.init=fan-in", "learning.schedule=inverse-sqrt"], 1e6, 5_000_000)
+    assert (kept.recipe.encoder.init, kept.recipe.learning.schedule) == ("fan-in", "inverse-sqrt")
