@@ -29,7 +29,7 @@ from workspace import CORPORA, Result, Workspace, error_of, format_command, make
 
 MEMBERS = (
     "mkn5", "lstm", "cnn-lm", "ulmfit", "elmo", "context2vec", "gpt", "gpt2", "transformer-xl", "bert", "roberta",
-    "albert", "spanbert", "electra", "xlnet", "unilm", "ernie", "ernie2", "mass", "bart", "t5", "t5-1.1",
+    "gpt-bert", "albert", "spanbert", "electra", "xlnet", "unilm", "ernie", "ernie2", "mass", "bart", "t5", "t5-1.1",
 )  # fmt: skip
 WITHOUT_BUDGET = ("mkn5",)
 MEASURES = ("score", "pairs", "task")

@@ -194,11 +194,11 @@ def test_small_weights_go_with_small_token_vectors() -> None:
     recipe = find_recipe("t5")
     assert isinstance(recipe, NetRecipe)
     settings: list[str] = []
-    for text, expected in ((50_000, ("unit", "fan-in", "fan-in", "random")),
-                           (5_000_000, ("vectors", "adjacent", "random", "matching"))):  # fmt: skip
-        found = resolve.small_run_defaults(recipe, settings, 1e6, text).recipe
+    large, small = ("unit", "fan-in", "fan-in", "random"), ("vectors", "adjacent", "random", "matching")
+    for tokens, expected in ((50_000, large), (5_000_000, small)):
+        found = resolve.small_run_defaults(recipe, settings, 1e6, tokens).recipe
         assert found.decoder is not None
         assert (found.embedding.init, found.encoder.init, found.decoder.init, found.decoder.cross_init) == expected
-        assert found.learning.schedule == ("linear" if text > 1e6 else "inverse-sqrt")
+        assert found.learning.schedule == ("linear" if tokens > 1e6 else "inverse-sqrt")
     kept = resolve.small_run_defaults(recipe, ["encoder.init=fan-in", "learning.schedule=inverse-sqrt"], 1e6, 5_000_000)
     assert (kept.recipe.encoder.init, kept.recipe.learning.schedule) == ("fan-in", "inverse-sqrt")

@@ -46,6 +46,7 @@ FORMATS: dict[str, Format] = {
     "autoencoding": "sentences",
     "seq2seq": "parallel",
     "unilm": "sentence-pair",
+    "mntp": "doc-sentences",
     **dict.fromkeys(RESTORING, "doc-sentences"),
 }
 

@@ -25,17 +25,20 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 _ONE_IN = 2  # heads
 
 
-def init_adjacent_heads(embedding: Embedding, encoder: Transformer, first: EncoderRecipe | None = None) -> None:
+def init_adjacent_heads(
+    embedding: Embedding, encoder: Transformer, first: EncoderRecipe | None = None, *, early: bool = False
+) -> None:
     """Change the initial weights of a new network with learned positions or with terms of distances.
 
-    A second network shares the position embeddings of the `first` one, for which they are initialised already.
+    A second network shares the position embeddings of the `first` one, for which they are initialised already. With
+    `early` tokens are predicted one position before them, to whose neighbours heads attend.
     """
     recipe, positions = encoder.recipe, embedding.positions
     if not recipe.layers:
         return
     layer = cast(Layer, encoder.layers[0])
     if recipe.positions == "buckets":
-        _prefer_adjacent(cast(BucketTable, layer.attention.table), recipe)
+        _prefer_adjacent(cast(BucketTable, layer.attention.table), recipe, head_distances(recipe, early))
         return
     assert positions is not None  # the recipe was checked
     size = _wave_count(first or recipe, positions.embedding_dim)
@@ -46,20 +49,28 @@ def init_adjacent_heads(embedding: Embedding, encoder: Transformer, first: Encod
             std = max(_MIN_STD, float(embedding.table.std()))
             positions.weight[:, :size] = std * math.sqrt(2) * waves(indices, rates)
         decoder = _decode_waves(embedding, layer, waves(indices, rates))
-        for head, distance in enumerate(_head_distances(recipe)):
+        for head, distance in enumerate(head_distances(recipe, early)):
             _aim(layer.attention, head, shift(rates, distance) @ decoder, decoder)
 
 
-def _head_distances(recipe: EncoderRecipe) -> list[int]:
-    """-1, 1, -2, 2, ... for half of the heads, or for two if there are fewer."""
+def head_distances(recipe: EncoderRecipe, early: bool) -> list[int]:
+    """-1, 1, -2, 2, ... for half of the heads, or for two if there are fewer.
+
+    One position before a token its neighbours are at distances of 2, -1, 3, ...: the one before it is there itself.
+
+    >>> recipe = EncoderRecipe(kind="transformer", width=64, ffn_width=64, heads=8)
+    >>> head_distances(recipe, early=False), head_distances(recipe, early=True)
+    ([-1, 1, -2, 2], [2, -1, 3, -2])
+    """
     count = max(recipe.heads // _ONE_IN, min(recipe.heads, 2))
+    if early:
+        return [-((head + 1) // 2) if head % 2 else head // 2 + 2 for head in range(count)]
     return [(head // 2 + 1) * (1 if head % 2 else -1) for head in range(count)]
 
 
-def _prefer_adjacent(table: BucketTable, recipe: EncoderRecipe) -> None:
-    """Raise the terms of one distance in each of these heads, in all layers."""
-    distances = torch.tensor(_head_distances(recipe))
-    found = buckets_of(distances, recipe.buckets, recipe.max_distance, is_causal=False)
+def _prefer_adjacent(table: BucketTable, recipe: EncoderRecipe, distances: list[int]) -> None:
+    """Raise the terms of one distance in each of some heads, in all layers."""
+    found = buckets_of(torch.tensor(distances), recipe.buckets, recipe.max_distance, is_causal=False)
     with torch.no_grad():
         table.weight[found, torch.arange(len(found))] += _TERM
 

@@ -375,7 +375,8 @@ def build_network(
         if embedding_init is not None:
             network.embedding.set_token_vectors(torch.from_numpy(embedding_init))
         if recipe.encoder.init == "adjacent" and not skip_init:
-            init_adjacent_heads(network.embedding, cast(Transformer, network.encoders[0]))
+            early = any(one.predicts_early for one in recipe.objectives)
+            init_adjacent_heads(network.embedding, cast(Transformer, network.encoders[0]), early=early)
         if recipe.decoder is not None and recipe.decoder.cross_init == "matching" and not skip_init:
             init_matching_heads(cast(Transformer, network.decoder))
         if recipe.output.scaled and recipe.output.kind == "tied" and recipe.embedding.init != "unit" and not skip_init:

@@ -65,6 +65,8 @@ class Objective(ABC):
     orders_attention: ClassVar[bool] = False
     """Whether its batches have an order of attention, which is the visibility of training; the recipe's is that of
     use."""
+    predicts_early: ClassVar[bool] = False
+    """Whether a masked token is predicted from the state of the position before it."""
     predicts: ClassVar[Literal["next", "masked"] | None] = None
     """Which tokens the network's output layer predicts: each from those before it, or masked ones from all others."""
 

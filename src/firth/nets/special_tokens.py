@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from firth.nets.recipe import STREAMS, NetRecipe
 from firth.tokens.special_tokens import SpecialTokens
 from firth.tokens.tokenizer import BOS, EOS, MASK
@@ -27,3 +30,9 @@ def task_special_tokens(recipe: NetRecipe) -> SpecialTokens:
     if recipe.visibility == "causal" and recipe.encoder.kind != "none":
         return SpecialTokens((BOS,), (MASK,), (EOS,), 0)
     return SpecialTokens((EOS,), (EOS,), (EOS,), 0)
+
+
+def with_start(ids: Tensor) -> Tensor:
+    """(batch, length): the ids with `[CLS]` before a text, where causal networks have the end of the one before."""
+    starts = torch.where(ids[:, :1] == EOS, BOS, ids[:, :1])
+    return torch.cat([starts, ids[:, 1:]], 1)

@@ -11,7 +11,8 @@ from firth.nets.causal import CausalNet
 from firth.nets.filling import FillingNet
 from firth.nets.network import KVCache
 from firth.nets.scoring import make_batch
-from firth.tokens.tokenizer import BOS, EOS, MASK
+from firth.nets.special_tokens import with_start
+from firth.tokens.tokenizer import MASK
 
 _LEFT_TO_RIGHT = 2  # the segment of sequences that are read from left to right
 
@@ -30,7 +31,7 @@ class UnifiedNet(CausalNet, FillingNet):
 
     def _encode(self, batch: Batch, positions: Tensor) -> Tensor:
         """The masks after some positions: each sees the tokens up to there and itself, and no token sees a mask."""
-        ids = _with_start(batch.ids)
+        ids = with_start(batch.ids)
         rows, length = ids.shape
         columns = torch.arange(length)
         masked = make_batch(f.pad(ids, (0, length), value=MASK))
@@ -41,11 +42,5 @@ class UnifiedNet(CausalNet, FillingNet):
         return self.network(masked, positions + (positions // length + 1) * length).last_hidden_state  # type: ignore[no-any-return]
 
     def decode_step(self, ids: Tensor, cache: KVCache | None = None) -> tuple[Tensor, KVCache]:
-        ids = f.pad(_with_start(ids) if cache is None else ids, (0, 1), value=MASK)
+        ids = f.pad(with_start(ids) if cache is None else ids, (0, 1), value=MASK)
         return self.network.decode_step(ids, cache, torch.full_like(ids, _LEFT_TO_RIGHT), drop_last=1)
-
-
-def _with_start(ids: Tensor) -> Tensor:
-    """The ids with [CLS] before a text, where causal networks have the end of the one before."""
-    starts = torch.where(ids[:, :1] == EOS, BOS, ids[:, :1])
-    return torch.cat([starts, ids[:, 1:]], 1)

@@ -17,6 +17,7 @@ from firth.objectives.fragments import MaskedFragment
 from firth.objectives.generation import NeighbourGeneration, ParseGeneration, TranslationGeneration
 from firth.objectives.matching import Neighbours, ResponseMatching
 from firth.objectives.mlm import MaskedLM
+from firth.objectives.mntp import MaskedNextToken
 from firth.objectives.nli import NaturalLanguageInference
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.plm import PermutationLM
@@ -49,6 +50,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
         TranslationLM,
         PermutationLM,
         UnifiedLM,
+        MaskedNextToken,
         Denoising,
         SpanCorruption,
         MaskedFragment,

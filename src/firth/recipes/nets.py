@@ -19,6 +19,7 @@ from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.masking import Masking
 from firth.objectives.mlm import MaskedLM
+from firth.objectives.mntp import MaskedNextToken
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.plm import PermutationLM
 from firth.objectives.ranking import Ranking
@@ -329,6 +330,18 @@ def spanbert() -> NetRecipe:
         base,
         tokenizer=replace(base.tokenizer, lowercase=False),
         objectives=(MaskedLM(masking=Masking(policy="span", max_length=10)), SpanBoundary()),
+        sequence=replace(base.sequence, format="doc-sentences"),
+    )
+
+
+def gpt_bert() -> NetRecipe:
+    """BERT that predicts one position early, in some rows from the left alone, so that it also generates."""
+    base = bert()
+    return replace(
+        base,
+        tokenizer=replace(base.tokenizer, lowercase=False),
+        embedding=replace(base.embedding, segments=0),
+        objectives=(MaskedNextToken(),),
         sequence=replace(base.sequence, format="doc-sentences"),
     )
 

@@ -190,6 +190,8 @@ RECIPES: dict[str, RecipeEntry] = {
     "unilm": _entry(nets.unilm, 2019,
         "Dong et al., Unified Language Model Pre-training for Natural Language Understanding and Generation", "bert",
         "gpt"),
+    "gpt-bert": _entry(nets.gpt_bert, 2024,
+        "Charpentier and Samuel, GPT or BERT: why not both?", "bert", "gpt"),
     "bart": _entry(denoising.bart, 2020,
         "Lewis et al., BART: Denoising Sequence-to-Sequence Pre-training", "transformer", "bert"),
     "t5": _entry(denoising.t5, 2020,

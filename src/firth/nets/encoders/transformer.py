@@ -29,7 +29,8 @@ from firth.nets.visibility import (
     within_reach,
 )
 
-_GATHERED = 0.75  # fraction of positions up to which the last layer is computed for these alone
+GATHERED = 0.75
+"""Fraction of positions up to which the last layer is computed for these alone."""
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": f.gelu,
     "gelu-tanh": lambda x: f.gelu(x, approximate="tanh"),
@@ -234,7 +235,7 @@ class Transformer(Encoder):
         relative = self._relative_inputs(inputs, mask)
         states, bias = [inputs], mask.bias(inputs.dtype)
         gathered = None
-        few = positions is not None and mask.encoder_states is None and len(positions) <= _GATHERED * math.prod(shape)
+        few = positions is not None and mask.encoder_states is None and len(positions) <= GATHERED * math.prod(shape)
         if positions is not None and (queries is not None or few):
             gathered = GatheredQueries(positions, shape)
             query_bias = gathered.select_bias((query_mask or mask).bias(inputs.dtype))
@@ -291,7 +292,7 @@ class Transformer(Encoder):
         if not layers:
             return 0.0
         if self.recipe.layer_sizes:
-            return pruned_flops(self.recipe, length, predicted, _GATHERED)
+            return pruned_flops(self.recipe, length, predicted, GATHERED)
         keys, rest = 4.0 * width * width, 4.0 * width * width + 4.0 * length * width
         if self.recipe.positions == "relative":
             reach = length + self.memory
@@ -301,7 +302,7 @@ class Transformer(Encoder):
             keys += 4.0 * width * self.recipe.cross_width * states / length
             rest += 4.0 * width * width + 4.0 * states * width
         feed_forward = (6.0 if self.recipe.gated else 4.0) * width * self.recipe.ffn_width
-        queries = predicted if predicted <= _GATHERED and not self.recipe.cross_width else 1.0
+        queries = predicted if predicted <= GATHERED and not self.recipe.cross_width else 1.0
         last = keys + queries * rest + predicted * feed_forward
         return (layers - 1) * (keys + rest + feed_forward) + last
 
