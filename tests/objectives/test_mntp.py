@@ -16,7 +16,8 @@ from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.build import make_heads
 from firth.objectives.heads.mntp import MaskedNextTokenHead
 from firth.objectives.mntp import MaskedNextToken
-from firth.recipes.nets import gpt_bert, resize
+from firth.recipes.nets import resize
+from firth.recipes.unified import gpt_bert
 from firth.recipes.values import override
 from firth.tokens.tokenizer import BOS, EOS, MASK
 

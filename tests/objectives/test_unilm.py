@@ -16,7 +16,8 @@ from firth.nets.recipe import NetRecipe
 from firth.objectives.heads.build import make_heads
 from firth.objectives.heads.unilm import UnifiedLMHead
 from firth.objectives.sequences import Sequences
-from firth.recipes.nets import resize, unilm
+from firth.recipes.nets import resize
+from firth.recipes.unified import unilm
 from firth.recipes.values import override
 from firth.tokens.tokenizer import BOS, EOS, MASK
 

@@ -129,13 +129,11 @@ class EncoderRecipe:
     weight_drop: float = 0.0
     """LSTM: dropout of the recurrent weights (Merity et al. 2018)."""
     init: Literal["random", "adjacent", "fan-in"] = "random"
-    """Transformer: initial weights. adjacent: sinusoidal positions and heads of the first layer that attend to adjacent
-    tokens (buckets: high terms of these distances), so that bidirectional masked models learn co-occurrence from
-    little text. fan-in: with a standard deviation
-    of 1 / sqrt(inputs), and queries small enough for scores that are not scaled (T5)."""
+    """Transformer: initial weights. adjacent: heads that attend to adjacent tokens, by sinusoidal positions or by terms
+    of distances, so that masked models learn co-occurrence from little text. fan-in: with a standard deviation of
+    1 / sqrt(inputs), and queries small enough for scores that are not scaled (T5)."""
     cross_init: Literal["random", "matching"] = "random"
-    """Decoder: initial weights of attention to the encoder. matching: half of the heads of the first layer attend to
-    the token that the decoder has just read, so that it learns to read the encoder from little text."""
+    """Decoder: initial attention to the encoder; matching: half of the first layer's heads find the token just read."""
     residual: bool = False
     """Recurrent: residual connections between layers (ELMo)."""
     cross_width: int = 0
@@ -146,14 +144,8 @@ class EncoderRecipe:
         check_ranges(
             self, layers=(0, 1000), width=(1, 100_000), ffn_width=(0, 400_000), heads=(1, 1000), context=(0, 1000)
         )
-        check_ranges(
-            self,
-            cross_width=(0, 200_000),
-            clamp_length=(0, MAX_LENGTH),
-            max_distance=(1, MAX_LENGTH),
-            buckets=(4, 1000),
-        )
-        check_ranges(self, inner_width=(0, 100_000))
+        check_ranges(self, clamp_length=(0, MAX_LENGTH), max_distance=(1, MAX_LENGTH), buckets=(4, 1000))
+        check_ranges(self, inner_width=(0, 100_000), cross_width=(0, 200_000))
         check_fractions(self, "dropout", "attention_dropout", "weight_drop")
         if self.output_dropout is not None:
             check_fractions(self, "output_dropout")

@@ -19,7 +19,6 @@ from firth.objectives.bilm import BidirectionalLM
 from firth.objectives.clm import Autoencoding, CausalLM
 from firth.objectives.masking import Masking
 from firth.objectives.mlm import MaskedLM
-from firth.objectives.mntp import MaskedNextToken
 from firth.objectives.pairs import NextSentence, SentenceOrder
 from firth.objectives.plm import PermutationLM
 from firth.objectives.ranking import Ranking
@@ -27,7 +26,6 @@ from firth.objectives.rtd import ReplacedTokens
 from firth.objectives.sbo import SpanBoundary
 from firth.objectives.seq2seq import SequenceToSequence
 from firth.objectives.tlm import TranslationLM
-from firth.objectives.unilm import UnifiedLM
 from firth.tokens.recipe import TokenizerRecipe
 
 SIZES = ("tiny", "mini", "small", "base")
@@ -331,29 +329,6 @@ def spanbert() -> NetRecipe:
         tokenizer=replace(base.tokenizer, lowercase=False),
         objectives=(MaskedLM(masking=Masking(policy="span", max_length=10)), SpanBoundary()),
         sequence=replace(base.sequence, format="doc-sentences"),
-    )
-
-
-def gpt_bert() -> NetRecipe:
-    """BERT that predicts one position early, in some rows from the left alone, so that it also generates."""
-    base = bert()
-    return replace(
-        base,
-        tokenizer=replace(base.tokenizer, lowercase=False),
-        embedding=replace(base.embedding, segments=0),
-        objectives=(MaskedNextToken(),),
-        sequence=replace(base.sequence, format="doc-sentences"),
-    )
-
-
-def unilm() -> NetRecipe:
-    """BERT that also reads from left to right, from right to left, and a source before a target."""
-    base = bert()
-    return replace(
-        base,
-        tokenizer=replace(base.tokenizer, lowercase=False),
-        embedding=replace(base.embedding, segments=6),
-        objectives=(UnifiedLM(),),
     )
 
 

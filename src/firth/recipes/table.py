@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from firth.errors import ArgumentError, near_miss
-from firth.recipes import counts, denoising, graphs, knowledge, nets, recurrent, sentences, tokenizers, vectors
+from firth.recipes import counts, denoising, graphs, knowledge, nets, recurrent, sentences, tokenizers, unified, vectors
 from firth.recipes.families import Recipe
 
-_FAMILIES = {"graphs": "vectors"} | dict.fromkeys(("denoising", "knowledge", "recurrent", "sentences"), "nets")
+_FAMILIES = {"graphs": "vectors"} | dict.fromkeys(
+    ("denoising", "knowledge", "recurrent", "sentences", "unified"), "nets"
+)
 """Of files that are not named after their family."""
 _SHORT_NAME = re.compile(r"([a-z]+)([0-9]{1,3})")
 
@@ -187,10 +189,10 @@ RECIPES: dict[str, RecipeEntry] = {
     "xlnet": _entry(nets.xlnet, 2019,
         "Yang et al., XLNet: Generalized Autoregressive Pretraining for Language Understanding", "transformer-xl",
         "bert"),
-    "unilm": _entry(nets.unilm, 2019,
+    "unilm": _entry(unified.unilm, 2019,
         "Dong et al., Unified Language Model Pre-training for Natural Language Understanding and Generation", "bert",
         "gpt"),
-    "gpt-bert": _entry(nets.gpt_bert, 2024,
+    "gpt-bert": _entry(unified.gpt_bert, 2024,
         "Charpentier and Samuel, GPT or BERT: why not both?", "bert", "gpt"),
     "bart": _entry(denoising.bart, 2020,
         "Lewis et al., BART: Denoising Sequence-to-Sequence Pre-training", "transformer", "bert"),

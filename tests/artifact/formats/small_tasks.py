@@ -12,7 +12,8 @@ from firth.nets.model import NetModel
 from firth.nets.recipe import NetRecipe
 from firth.recipes.denoising import t5
 from firth.recipes.knowledge import ernie
-from firth.recipes.nets import electra, unilm, xlm, xlnet
+from firth.recipes.nets import electra, xlm, xlnet
+from firth.recipes.unified import unilm
 from firth.tasks.examples import Answer, ChoiceExample, Example, SpanExample, TagExample, TextExample
 from firth.tasks.recipe import HeadRecipe, TaskName, TaskRecipe
 from firth.tasks.registry import make_task

@@ -19,7 +19,7 @@ from firth.nets.batch import Batch
 from firth.nets.unified import UnifiedNet
 from firth.objectives.heads.build import make_heads
 from firth.objectives.heads.unilm import UnifiedLMHead
-from firth.recipes.nets import unilm
+from firth.recipes.unified import unilm
 from firth.tokens.tokenizer import BOS, EOS, MASK, PAD
 from tests.artifact.formats.small_tasks import EXAMPLES, task_model
 from tests.artifact.formats.small_transformers import TEXTS, equal, load_theirs, model_of, put, small, some_ids
