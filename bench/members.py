@@ -262,8 +262,9 @@ def main() -> None:
         return
     for name in names:
         measurements.run(name)
-        finished = {one: found for one in MEMBERS if "task" in (found := measurements.known(one))}
-        workspace.export_results(kept, {measurements.model(one): found for one, found in finished.items()})
+        known = {one: found for one in MEMBERS if (found := measurements.known(one))}
+        workspace.export_results(kept, {measurements.model(one): found for one, found in known.items()})
+        finished = {one: found for one, found in known.items() if "task" in found}
         page = format_page(workspace.minutes, format_table(measurements, finished))
         options.write.write_text(page, encoding="utf-8")
     print(f"-> {options.write}")
