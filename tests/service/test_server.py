@@ -21,7 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import firth
+from firth.artifact.models import load
 from firth.errors import ArgumentError, ArtifactError
+from firth.service import models
 from firth.service.client import Client, ServiceError
 from firth.service.guard import KeyCheck, read_key
 from firth.service.limits import Limits
@@ -312,6 +314,29 @@ def test_a_damaged_model_is_not_served(model_folder: Path, tmp_path: Path) -> No
         RunningServer([tmp_path / "kn"], Limits()),
     ):
         pass
+
+
+def test_the_digest_is_that_of_the_model_that_was_loaded(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that is replaced while it is loaded is loaded again."""
+    for name, source in (("kn", "kn"), ("other", "sg")):
+        shutil.copytree(model_folder / source, tmp_path / name)
+
+    def replacing(folder: Path, verify: bool) -> Any:
+        if (tmp_path / "other").exists():
+            shutil.rmtree(tmp_path / "kn")
+            (tmp_path / "other").rename(tmp_path / "kn")
+        return load(folder, verify=verify)
+
+    monkeypatch.setattr(models, "load", replacing)
+    served = models.load_served(tmp_path / "kn", "kn")
+    expected = models.load_served(model_folder / "sg", "sg")
+    assert (served.digest, served.manifest, served.abilities) == (
+        expected.digest,
+        expected.manifest,
+        expected.abilities,
+    )
 
 
 def test_reload_and_stop_of_a_process(model_folder: Path, tmp_path: Path) -> None:

@@ -123,10 +123,15 @@ def abilities_of(model: Any, network: Any) -> tuple[str, ...]:
 
 
 def load_served(folder: Path, name: str) -> ServedModel:
-    """The model of a folder, whose digests are verified."""
+    """The model of a folder, whose digests are verified.
+
+    The folder may be replaced by a new model at any moment: the digest is that of the model which was loaded.
+    """
     manifest = open_artifact(folder, verify=False).manifest
-    digest = str(json.loads(manifest.to_bytes())["digest"])
     model = load(folder, verify=True)
+    if open_artifact(folder, verify=False).manifest != manifest:
+        return load_served(folder, name)
+    digest = str(json.loads(manifest.to_bytes())["digest"])
     network = without_tasks(model)
     max_tokens = None
     if isinstance(network, HasLayers):
