@@ -15,7 +15,7 @@ from firth.errors import AbilityError, FirthError
 from firth.fit.compress.card import CompressionError, options_json, refusal
 from firth.fit.compress.method import Compressed, CompressionJob
 from firth.fit.compress.methods import METHODS, find_method, method_options
-from firth.fit.compress.quality import EvaluationSet
+from firth.fit.compress.quality import EvaluationSet, TaskSet
 from firth.fit.compress.saving import measure, write
 from firth.plots import FrontPoint, front_plot
 from firth.progress import note
@@ -55,7 +55,7 @@ def candidates(job: CompressionJob, sets: Sequence[EvaluationSet]) -> Iterator[C
         return
     layers = getattr(model, "base", model).recipe.encoder.layers
     yield Candidate("quantise")
-    if all(one.metric in ("spearman", "agreement") and type(one).__name__ != "TaskSet" for one in sets):
+    if all(one.metric in ("spearman", "agreement") and not isinstance(one, TaskSet) for one in sets):
         yield from (Candidate("static"), Candidate("static", ("dimension=128",)))
     for share in (2, 4):
         if layers // share:
