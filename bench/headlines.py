@@ -10,9 +10,13 @@ the pairs alone. Finished rows are reused, interrupted ones resumed.
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from firth.metrics.bootstrap import measured, sums_sample
 from members import Measurements
 from workspace import Result, Workspace, error_of, format_command, make_page_parser, run, run_main, verb_commands
 from writing import MAX_DEV, SETS, format_metrics, subset_files
@@ -33,7 +37,7 @@ def row_commands(workspace: Workspace, name: str, row: str) -> list[list[str]]:
         train, dev = (shorten(workspace, one) for one in (train, dev))
         return [
             ["train", BASELINE, train, *PAIR, *epochs, "--size", "tiny", "-o", out],
-            ["score", out, dev, *PAIR, "--json"],
+            ["score", out, dev, *PAIR, "--force", "-o", f"{out}.jsonl"],
             ["evaluate", out, "translation", dev, *PAIR, "--json"],
         ]
     recipe = row.removesuffix("-random")
@@ -76,14 +80,20 @@ def run_baseline(workspace: Workspace, commands: list[list[str]]) -> Result:
     train, score, evaluate = commands
     if error := workspace.run_once(train[-1], train):
         return {"commands": commands, "error": error}
-    found: dict[str, Any] = {}
-    for command in (evaluate, score):
+    for command in (score, evaluate):
         done = run(workspace.folder, command)
         if error := error_of(done):
             return {"commands": commands, "error": error}
-        found = dict(json.loads(done.stdout)) | found
+    found = json.loads(done.stdout) | line_bits(workspace.folder / score[-1])
     manifest = json.loads((workspace.folder / train[-1] / "manifest.json").read_text())
     return {"commands": commands, "found": found, "seconds": round(manifest["budget"]["spent"]["seconds"])}
+
+
+def line_bits(path: Path) -> dict[str, Any]:
+    """Bits per byte of the lines that `firth score` has written, with an interval."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = np.array([[-one["logprob"] / math.log(2), one["bytes"]] for one in lines])
+    return measured(sums_sample(rows, lambda sums, _: {"bits_per_byte": sums[:, 0] / sums[:, 1]}))
 
 
 def format_page(minutes: float, results: dict[str, dict[str, Result]]) -> str:
