@@ -95,6 +95,13 @@ def test_scaled_outputs_of_small_token_vectors_start_as_if_they_were_not() -> No
     assert spread("unit") == pytest.approx(1.0, rel=0.1)
 
 
+def test_recurrent_networks_may_have_scaled_outputs() -> None:
+    recipe = resize(cast(NetRecipe, find_recipe("lstm")), "tiny")
+    width = recipe.encoder.width
+    scaled = replace(recipe.output, kind="tied", scaled=True)
+    assert build(replace(recipe, embedding=replace(recipe.embedding, width=width), output=scaled)).recipe.output.scaled
+
+
 def test_init_depends_on_the_seed_alone_and_random_heads_are_uniform() -> None:
     one, same, other = build(with_init("bert")), build(with_init("bert")), build(with_init("bert"), seed=1)
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), same.parameters(), strict=True))

@@ -380,13 +380,13 @@ def build_network(
         if recipe.decoder is not None and recipe.decoder.cross_init == "matching" and not skip_init:
             init_matching_heads(cast(Transformer, network.decoder))
         if recipe.output.scaled and recipe.output.kind == "tied" and recipe.embedding.init != "unit" and not skip_init:
-            _unscale(cast(Transformer, network.decoder or network.encoders[0]))
+            _unscale(network.decoder or network.encoders[0])
         return network
 
 
-def _unscale(last: Transformer) -> None:
+def _unscale(last: nn.Module) -> None:
     """Start with states as large as the output layer divides them: its token vectors are small."""
-    if last.norm is not None:
+    if isinstance(last, Transformer) and last.norm is not None:
         torch.nn.init.constant_(cast(RMSNorm, last.norm).weight, last.recipe.width**0.5)
 
 

@@ -13,6 +13,7 @@ Policy = Literal["token", "word", "ngram", "span", "basic", "phrase", "entity"]
 POLICIES: tuple[str, ...] = get_args(Policy)
 COLUMNS = {"phrase": "phrases", "entity": "entities"}
 """The column that tells the units of a policy."""
+_SMALL_RUN_RATE = 0.3  # of short runs (Wettig et al. 2023)
 _VARIANTS = {"dynamic": 0, "static": 1, "duplicated": 10}  # ten, as in BERT's data (Devlin et al. 2019)
 
 
@@ -54,6 +55,12 @@ class Masking:
         lengths = range(1, self.max_length + 1)
         weights = [1 / n if self.policy == "ngram" else _GO_ON ** (n - 1) for n in lengths]
         return [weight / sum(weights) for weight in weights]
+
+    def small_run_defaults(self) -> dict[str, tuple[float, str]]:
+        """Settings of an objective with these masks that suit short runs better: field -> value and reason."""
+        if self.rate >= _SMALL_RUN_RATE:
+            return {}
+        return {"masking.rate": (_SMALL_RUN_RATE, f"{_SMALL_RUN_RATE:.0%} of the tokens masked")}
 
     def published_noise(self) -> dict[str, float]:
         """The numbers of `firth noise` that are stated for these masks."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from firth.nets.network import Network, Vocabulary
     from firth.objectives.heads.head import ObjectiveHead
 
-_SMALL_RUN_RATE = 0.3  # of short runs (Wettig et al. 2023)
-
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedLM(Objective):
@@ -75,6 +73,4 @@ class MaskedLM(Objective):
         return self.masking.published_noise()
 
     def small_run_defaults(self) -> dict[str, tuple[Any, str]]:
-        if self.masking.rate >= _SMALL_RUN_RATE:
-            return {}
-        return {"masking.rate": (_SMALL_RUN_RATE, f"{_SMALL_RUN_RATE:.0%} of the tokens masked")}
+        return {**self.masking.small_run_defaults()}

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from firth.nets.network import Network, Vocabulary
     from firth.objectives.heads.head import ObjectiveHead
 
-_SMALL_RUN_RATE = 0.3  # of short runs, as for `mlm`
-
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedNextToken(Objective):
@@ -72,7 +70,4 @@ class MaskedNextToken(Objective):
         return self.masking.published_noise() | {"read left to right": self.causal}
 
     def small_run_defaults(self) -> dict[str, tuple[Any, str]]:
-        found: dict[str, tuple[Any, str]] = {}
-        if self.masking.rate < _SMALL_RUN_RATE:
-            found["masking.rate"] = (_SMALL_RUN_RATE, f"{_SMALL_RUN_RATE:.0%} of the tokens masked")
-        return found
+        return {**self.masking.small_run_defaults()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,7 +17,7 @@ from firth.nets.recipe import NetRecipe
 from firth.nets.visibility import GatheredQueries
 from firth.objectives.heads.clm import positions_with_next
 from firth.objectives.heads.head import Corruption, ObjectiveHead, row_seeds
-from firth.objectives.heads.masking import choose_spans, mask_tokens, span_length_probabilities
+from firth.objectives.heads.masking import choose_positions, mask_tokens
 from firth.objectives.masking import Masking
 from firth.tokens.tokenizer import EOS
 
@@ -37,16 +39,15 @@ class MaskedNextTokenHead(ObjectiveHead):
         is_causal = batch.labels["mntp.causal"][:, None]
         columns = torch.arange(batch.shape[1]).expand(batch.shape)
         batch.attention_order = torch.where(is_causal, columns, 0)
-        masking, ids = self.masking, torch.where(is_causal, EOS, batch.ids)  # ends of sentences are never masked
-        lengths = span_length_probabilities(masking.policy, masking.max_length)
-        chosen = choose_spans(ids, batch, masking.policy != "token", masking.rate, lengths, rng)
+        ends = torch.where(is_causal, EOS, batch.ids)  # which are never masked
+        chosen = choose_positions(replace(batch, ids=ends), self.masking, rng)
         following = positions_with_next(batch)
         following = following[is_causal[following // batch.shape[1], 0]] + 1
         batch.labels["mntp.masked"], batch.labels["mntp.groups"] = chosen.positions, chosen.groups
         predicted = torch.cat([chosen.positions, following]).sort().values
         batch.labels["mntp.positions"] = predicted - 1
         batch.labels["mntp.targets"] = batch.ids.flatten()[predicted]
-        mask_tokens(batch, chosen, masking, self.vocabulary, rng)
+        mask_tokens(batch, chosen, self.masking, self.vocabulary, rng)
 
     def changeable(self, batch: Batch) -> Tensor:
         return super().changeable(batch) & ~batch.labels["mntp.causal"][:, None]
