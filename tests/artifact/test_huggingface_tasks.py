@@ -195,7 +195,7 @@ def test_the_commands(tmp_path: Path) -> None:
         ),
         ("classify", {"head": HeadRecipe(pooling="mean")}, "settings={'head.pooling': 'first'}"),
         ("choice", {"head": HeadRecipe(pooler=False)}, "settings={'head.pooler': True}"),
-        ("tag", {"head": HeadRecipe(crf=True)}, "settings={'head.crf': False}"),
+        ("tag", {"words_per_token": 2}, "settings={'words_per_token': 1}"),
         ("pair", {"symmetric": True}, "settings={'symmetric': False}"),
     ],
     ids=str,

@@ -58,13 +58,13 @@ def test_a_head_learns_and_comes_back(task: str, settings: list[str], model: Pat
 
 
 @pytest.mark.parametrize(
-    ("tag", "settings", "hinted"), [("B-X", [], True), ("B-X", ["head.crf=false"], False), ("N", [], False)]
+    ("tag", "settings", "joint"), [("B-X", [], True), ("B-X", ["head.crf=false"], False), ("N", [], False)]
 )
-def test_a_note_recommends_the_crf_for_span_tags(
-    tag: str, settings: list[str], hinted: bool, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_tags_of_spans_are_decoded_jointly_unless_set(
+    tag: str, settings: list[str], joint: bool, model: Path, tmp_path: Path
 ) -> None:
     given = [(words, [tag if word == "w3" else "O" for word in words]) for words in WORDS]
     given = given if tag == "B-X" else [(words, ["V" if one == "O" else one for one in tags]) for words, tags in given]
     more = ["learning.epochs=1", "learning.batch=8"]
-    finetune(model, "tag", train=given, dev=given, out=tmp_path / "m", settings=[*settings, *more], threads=1)
-    assert ("'head.crf': True" in capsys.readouterr().err) == hinted
+    tuned = finetune(model, "tag", train=given, dev=given, out=tmp_path / "m", settings=[*settings, *more], threads=1)
+    assert tuned.recipe.head.crf == joint

@@ -23,7 +23,7 @@ from firth.tasks.examples import TagExample, TextExample, numeric_labels, texts_
 from firth.tasks.linear_classifier import LinearClassifier, NgramFeatures
 from firth.tasks.linear_tagger import FeatureExtractor, Floats, Ints, LinearTagger, WordFeatures
 from firth.tasks.predictor import Predictor
-from firth.tasks.recipe import LinearRecipe
+from firth.tasks.recipe import WITH_LINEAR, LinearRecipe
 from firth.text.scripts import script_counts
 from firth.tokens.coverage import note_poor_coverage
 from firth.tokens.tokenizer import Tokenizer
@@ -56,7 +56,7 @@ def has_no_states(artifact: Artifact) -> bool:
 
 def require_linear(artifact: Artifact, task: str, options: Mapping[str, Any]) -> None:
     """Raise `AbilityError` for tasks and options that the baseline does not support."""
-    if task not in ("classify", "pair", "tag"):
+    if task not in WITH_LINEAR:
         raise AbilityError(
             f"{artifact.folder} has neither states nor vectors, and the linear baseline for such models does classify, "
             f"pair and tag, not {task}: fine-tune a network or word vectors."

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from firth.errors import CorpusError
 from firth.fit.resolve import is_unset
 from firth.fit.run import Budget
+from firth.metrics.tags import scheme_of
 from firth.nets.recipe import NetRecipe
 from firth.progress import note
 from firth.recipes.values import override
@@ -108,7 +109,7 @@ def resolve_task(
         form=form,
         network=with_dropout(network),
         decoder=None if decoder is None else with_dropout(decoder),
-        head=HeadRecipe(answer="text") if writes else _head(task, network, chosen),
+        head=HeadRecipe(answer="text") if writes else with_crf(task, labels, _head(task, network, chosen)),
         labels=labels,
         strategy=chosen,
         symmetric=task == "pair" and network.visibility == "causal" and is_similarity(labels),
@@ -204,6 +205,11 @@ def _head(task: TaskName, network: NetRecipe, strategy: Strategy) -> HeadRecipe:
         return HeadRecipe(pooling="last" if network.ends_with_class else "first", pooler=True, dropout=0.1)
     pooling: Any = "last" if network.visibility == "causal" else "mean"
     return HeadRecipe(pooling=pooling, pooler=False, dropout=0.1)
+
+
+def with_crf(task: TaskName, labels: Sequence[str], head: HeadRecipe) -> HeadRecipe:
+    """The head with a CRF for tags of spans, such as entities: independent predictions are mostly worse."""
+    return replace(head, crf=task == "tag" and scheme_of(labels) != "plain")
 
 
 def _learning(recipe: TaskRecipe, examples: int, settings: Sequence[str]) -> TaskRecipe:

@@ -25,7 +25,6 @@ from firth.fit.resolve import is_unset
 from firth.fit.resolve_task import FinetuneConfig, known_labels, resolve_task, with_known_labels
 from firth.fit.task_training import TaskBatches, TaskTrainingModule
 from firth.fit.trainer import NetTrainer, note_threads
-from firth.metrics.tags import scheme_of
 from firth.nets.model import NetModel
 from firth.nets.network import build_network
 from firth.objectives.clm import CausalLM
@@ -44,10 +43,6 @@ from firth.tokens.coverage import note_poor_coverage
 from firth.training import TrainingPlan
 
 _MAX_VALIDATIONS = 20
-_CRF_NOTE = (
-    "tags of spans are predicted independently, as Hugging Face does: --set head.crf=true decodes those of a sentence "
-    "jointly and mostly finds more, above all with a small network"
-)
 
 
 class TaskRun(Protocol):
@@ -165,8 +160,6 @@ def open_run(config: FinetuneConfig, base: NetModel, skip_bad: bool = False) -> 
     dev = with_known_labels(config.dev, class_labels(recipe), skip_bad)
     if config.random:
         base.network = build_network(base.recipe, base.network.vocabulary, config.seed)
-    if config.task == "tag" and is_unset(config.settings, "head.crf") and scheme_of(recipe.labels) != "plain":
-        note(_CRF_NOTE)
     task = _new_task(config, recipe, base)
     model = TaskModel(recipe, base, task, graph)
     sequences = task.sequences(config.train, model.builder)

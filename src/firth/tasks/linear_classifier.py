@@ -199,12 +199,20 @@ class LinearClassifier(Predictor):
         """Predictions for the rows of a feature matrix."""
         from scipy import special
 
-        scores = matrix @ self.weights.T.astype(np.float64) + self.bias
+        scores = self.score_features(matrix)
         if self.recipe.form == "number":
             return [{"score": score} for score in scores[:, 0].tolist()]
         if self.recipe.form == "multi":
             return [multiple_labels(self.labels, one) for one in special.expit(scores).tolist()]
         return [single_label(self.labels, one) for one in special.softmax(scores, axis=1).tolist()]
+
+    def scores(self, examples: Sequence[Example]) -> list[npt.NDArray[np.float64]]:
+        """(labels), or a number, for each example."""
+        return list(self.score_features(self.features.matrix(cast(Sequence[TextExample], examples))))
+
+    def score_features(self, matrix: Any) -> npt.NDArray[np.float64]:
+        """(rows of the matrix, labels)."""
+        return np.asarray(matrix @ self.weights.T.astype(np.float64) + self.bias)
 
     def metric_inputs(self, examples: Sequence[Example], answers: Sequence[Prediction]) -> MetricInputs:
         return text_metric_inputs(self.task, self.recipe.form, examples, answers)

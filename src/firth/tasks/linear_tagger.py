@@ -182,18 +182,31 @@ class LinearTagger(Predictor):
 
     def predict_features(self, words: WordFeatures) -> list[Prediction]:
         """The best valid tags of each sentence and their marginal probabilities."""
-        from firth.tasks._crf_kernels import decode, emit
+        from firth.tasks._crf_kernels import decode
 
-        legal = np.where(self._faults, FORBIDDEN, self.transitions)
-        emissions = emit(words.features, self.weights)
         found: list[Prediction] = []
-        for begin, end in zip(words.bounds[:-1], words.bounds[1:], strict=True):
-            if begin == end:
+        for emissions in self.emissions(words):
+            if not len(emissions):
                 found.append({"tags": [], "probabilities": []})
                 continue
-            tags, probabilities = decode(emissions[begin:end], legal)
+            tags, probabilities = decode(emissions, self.valid_transitions)
             found.append({"tags": [self.labels[tag] for tag in tags.tolist()], "probabilities": probabilities.tolist()})
         return found
+
+    @property
+    def valid_transitions(self) -> Floats:
+        """The transitions; those that violate the scheme are forbidden."""
+        return np.where(self._faults, FORBIDDEN, self.transitions)
+
+    def emissions(self, words: WordFeatures) -> list[Floats]:
+        """(words, tags) for each sentence."""
+        from firth.tasks._crf_kernels import emit
+
+        return np.split(emit(words.features, self.weights), words.bounds[1:-1])
+
+    def scores(self, examples: Sequence[Example]) -> list[Floats]:
+        """(words, tags) for each example: the emissions."""
+        return self.emissions(self.extractor.extract(cast(Sequence[TagExample], examples)))
 
     def metric_inputs(self, examples: Sequence[Example], answers: Sequence[Prediction]) -> MetricInputs:
         return tag_metric_inputs(examples, answers)

@@ -27,6 +27,8 @@ LAYERED: tuple[Strategy, ...] = ("discriminative", *GRADUAL)
 Pooling = Literal["first", "last", "mean", "max", "concat"]
 WITH_KNOWLEDGE: tuple[TaskName, ...] = ("classify", "pair", "tag")
 """Tasks of texts into which facts can be inserted."""
+WITH_LINEAR: tuple[TaskName, ...] = ("classify", "pair", "tag")
+"""Tasks with linear models."""
 MANY = "many"
 """Several tasks in one run."""
 Mixing = Literal["size", "sqrt", "equal"]
@@ -178,6 +180,11 @@ class TaskRecipe:
     """span: no answer is predicted if its score exceeds that of the best span by more."""
     knowledge: KnowledgeRecipe | None = None
     """classify, pair, tag: a knowledge graph whose facts are inserted into texts."""
+    linear: LinearRecipe | None = None
+    """classify, pair, tag: a linear model whose scores are mixed with those of the head."""
+    linear_weight: float = 0.0
+    """The weight of its scores, from 0 to 1; that of the head's is the rest. Unless set, the best on the dev
+    examples."""
     learning: LearningRecipe = field(default_factory=default_learning)
     """`batch` counts examples."""
 
@@ -196,6 +203,8 @@ class TaskRecipe:
                 raise RecipeError(f"{name}={getattr(self, name)} must be from {low} to {high}.")
         if not 0 < self.layer_decay <= 1:
             raise RecipeError(f"layer_decay={self.layer_decay} must be above 0 and at most 1, such as 0.95.")
+        if not 0 <= self.linear_weight <= 1:
+            raise RecipeError(f"linear_weight={self.linear_weight} must be from 0 to 1, such as 0.3.")
         self._check_decoder()
         self._check_knowledge()
         if self.task == "generate" and self.decoder is None and self.strategy in ("frozen", "features"):
@@ -252,7 +261,8 @@ class TaskRecipe:
 
     def with_tokenizer(self, tokenizer: TokenizerRecipe) -> TaskRecipe:
         """A copy with another tokenizer."""
-        return replace(self, network=self.network.with_tokenizer(tokenizer))
+        linear = None if self.linear is None else self.linear.with_tokenizer(tokenizer)
+        return replace(self, network=self.network.with_tokenizer(tokenizer), linear=linear)
 
 
 @dataclass(frozen=True, kw_only=True)

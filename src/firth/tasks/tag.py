@@ -23,6 +23,7 @@ from firth.nets.dropout import DropoutRng
 from firth.nets.groups import pad_groups
 from firth.nets.network import HiddenStates, Vocabulary
 from firth.tasks.examples import Example, TagExample, texts_of
+from firth.tasks.linear_tagger import LinearTagger
 from firth.tasks.predictor import MetricInputs, Prediction, tag_metric_inputs
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import GROUPS, POSITIONS, InputSequence, Ints, SequenceBuilder
@@ -105,15 +106,26 @@ class TagTask(Task):
         best: list[int] = []
         probabilities: list[float] = []
         for one in scores:
-            if self.crf is None:
-                chances = softmax(one)
-                best += chances.argmax(1).tolist()
-                probabilities += chances.max(1).tolist()
-            else:
-                labels, chances = self.crf.decode(one)
-                best += labels.tolist()
-                probabilities += chances.tolist()
+            labels, chances = self._decode(one)
+            best += labels.tolist()
+            probabilities += chances.tolist()
         return {"tags": [self.recipe.labels[index] for index in best], "probabilities": probabilities}
+
+    def _decode(self, scores: Floats) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """The labels of a sequence and their probabilities: jointly if the head or the linear part has transitions."""
+        if self.linear is not None:
+            size = len(self.recipe.labels) + 1
+            own = np.zeros((size, size)) if self.crf is None else self.crf.transitions()
+            return decode_jointly(scores, self.linear.mix(own, cast(LinearTagger, self.linear.model).valid_transitions))
+        if self.crf is not None:
+            return self.crf.decode(scores)
+        chances = softmax(scores)
+        return chances.argmax(1), chances.max(1)
+
+    def mix(self, sequences: Sequence[InputSequence], scores: Sequence[Floats], added: Floats) -> list[Floats]:
+        assert self.linear is not None
+        pairs = zip(scores, sequences, strict=True)
+        return [self.linear.mix(one, added[sequence.labels[WORDS]]) for one, sequence in pairs]
 
     def metric_inputs(self, examples: Sequence[Example], answers: Sequence[Prediction]) -> MetricInputs:
         return tag_metric_inputs(examples, answers)
@@ -183,6 +195,15 @@ def word_windows(sizes: Ints, capacity: int) -> list[tuple[int, int, tuple[int, 
     return [(begin, end, bounds) for (begin, end), bounds in zip(found, pairwise(borders), strict=True)]
 
 
+def decode_jointly(
+    emissions: npt.NDArray[Any], transitions: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """The best labels for the emissions of one sequence and their marginal probabilities."""
+    from firth.tasks._crf_kernels import decode
+
+    return decode(emissions, transitions)
+
+
 class Crf(nn.Module):
     """Transition scores between labels.
 
@@ -230,10 +251,12 @@ class Crf(nn.Module):
 
     def decode(self, emissions: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """The best labels for the emissions of one sequence, (length, labels), and their marginal probabilities."""
-        from firth.tasks._crf_kernels import decode
+        return decode_jointly(emissions, self.transitions())
 
+    def transitions(self) -> npt.NDArray[np.float64]:
+        """(labels + 1, labels + 1): transition scores as `decode` takes them."""
         start, between, end = (one.detach().double().numpy() for one in self._transitions())
-        return decode(emissions, np.block([[between, end[:, None]], [start[None], np.zeros((1, 1))]]))
+        return np.block([[between, end[:, None]], [start[None], np.zeros((1, 1))]])
 
     def _transitions(self) -> tuple[Tensor, Tensor, Tensor]:
         """Start, transition and end scores with the constraints."""

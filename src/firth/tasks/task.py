@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,15 +26,23 @@ from firth.objectives.heads.head import ObjectiveHead
 from firth.tasks.examples import Example
 from firth.tasks.head import TaskHead
 from firth.tasks.knowledge import KnowledgeGraph, graph_array
+from firth.tasks.linear_part import LinearPart
 from firth.tasks.predictor import DROPPED, MetricInputs, Prediction, Predictor, with_truncation
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import GROUPS, POSITIONS, BuiltSequence, InputSequence, Ints, SequenceBuilder, pack
 from firth.tokens.tokenizer import FIRST_WORD
 
-Floats = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.floating[Any]]
 LABELS = "labels"
 FACTS = "knowledge.triples"
 """The name of the array of a knowledge graph."""
+
+
+class ScoredExample(NamedTuple):
+    """The input sequences of an example, none if it is empty, and the scores of a head."""
+
+    sequences: Sequence[InputSequence]
+    scores: Sequence[Floats]
 
 
 class Task(ObjectiveHead):
@@ -42,6 +52,7 @@ class Task(ObjectiveHead):
     weight: float = 1.0  # of the loss
     uses_output_layer: ClassVar[bool] = False  # of the network
     pooled: ClassVar[bool] = False  # whether one pooled state represents a whole sequence
+    linear: LinearPart | None = None  # whose scores are mixed with those of the head in predictions
 
     def __init__(self, recipe: TaskRecipe, vocabulary: Vocabulary) -> None:
         nn.Module.__init__(self)
@@ -80,20 +91,41 @@ class Task(ObjectiveHead):
             batch = self.rewrite(pack([one for index in bucket for one in built[index]], FIRST_WORD), network, None)
             yield bucket, batch, network(batch, self.positions(batch))
 
-    @torch.inference_mode()
     def predict(self, network: Network, examples: Sequence[Example], builder: SequenceBuilder) -> list[Prediction]:
         """Predictions for examples."""
+        scored = self.score_examples(network, examples, builder)
+        return self.answers(examples, scored, None if self.linear is None else self.linear.scores(examples))
+
+    @torch.inference_mode()
+    def score_examples(
+        self, network: Network, examples: Sequence[Example], builder: SequenceBuilder
+    ) -> list[ScoredExample]:
+        """The input sequences of examples, and the head's scores of them."""
         built = self.sequences(examples, builder)
-        predictions = [{} if sequences else self.answer(examples[i], (), ()) for i, sequences in enumerate(built)]
+        found = [ScoredExample((), ()) for _ in built]
         for bucket, batch, states in self.encode(network, built):
             scores = iter(self.split(self.scores(states, batch, None), batch))
             for index in bucket:
                 own = list(islice(scores, self.outputs_per_example(len(built[index]))))
-                truncated = any(one.truncated for one in built[index])
-                dropped = sum(one.dropped for one in built[index])
-                answer = self.answer(examples[index], built[index], own)
-                predictions[index] = with_truncation(answer, truncated, dropped)
-        return predictions
+                found[index] = ScoredExample(built[index], own)
+        return found
+
+    def answers(
+        self, examples: Sequence[Example], scored: Sequence[ScoredExample], added: Sequence[Floats] | None = None
+    ) -> list[Prediction]:
+        """The predictions of scored examples, mixed with the scores that the linear part adds."""
+        found = []
+        for index, (example, (sequences, scores)) in enumerate(zip(examples, scored, strict=True)):
+            if added is not None and sequences:
+                scores = self.mix(sequences, scores, added[index])
+            truncated, dropped = any(one.truncated for one in sequences), sum(one.dropped for one in sequences)
+            found.append(with_truncation(self.answer(example, sequences, scores), truncated, dropped))
+        return found
+
+    def mix(self, sequences: Sequence[InputSequence], scores: Sequence[Floats], added: Floats) -> list[Floats]:
+        """The scores of an example, mixed with those of the linear part."""
+        assert self.linear is not None
+        return [self.linear.mix(scores[0], added)]
 
     @abstractmethod
     def answer(self, example: Example, sequences: Sequence[InputSequence], scores: Sequence[Floats]) -> Prediction:
@@ -230,6 +262,13 @@ class TaskModel(Predictor):
         self.tokenizer = base.tokenizer
         self.builder = SequenceBuilder(recipe.network, base.tokenizer, recipe.knowledge, graph)
 
+    def without_linear(self) -> TaskModel:
+        """The same model without its linear part, for another tokenizer or a program that has no place for it."""
+        task = copy(self.head)
+        task.linear = None
+        task.recipe = replace(self.recipe, linear=None, linear_weight=0.0)
+        return TaskModel(task.recipe, self.base, task, self.graph)
+
     @property
     def pretrained(self) -> NetModel:
         """The network as a model of its own, without the head of the task."""
@@ -239,7 +278,8 @@ class TaskModel(Predictor):
         """The arrays of the network, those of the head under the name of the task, and the facts."""
         own = {f"{HEADS}{self.task}.{name}": tensor for name, tensor in own_tensors(self.head).items()}
         facts = {} if self.graph is None else {FACTS: graph_array(self.graph)}
-        return self.base.arrays() | {name: tensor.detach().numpy() for name, tensor in own.items()} | facts
+        linear = {} if self.head.linear is None else self.head.linear.arrays()
+        return self.base.arrays() | {name: tensor.detach().numpy() for name, tensor in own.items()} | facts | linear
 
     def predict_chunk(self, examples: Sequence[Example]) -> list[Prediction]:
         return self.head.predict(self.base.network, examples, self.builder)

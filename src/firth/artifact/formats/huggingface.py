@@ -36,7 +36,13 @@ from firth.artifact.formats.huggingface_registry import (
     nearest_family,
     split_second,
 )
-from firth.artifact.formats.huggingface_tasks import HfTaskHead, split_head, task_recipe_of, task_to_huggingface
+from firth.artifact.formats.huggingface_tasks import (
+    HfTaskHead,
+    parts_left_out,
+    split_head,
+    task_recipe_of,
+    task_to_huggingface,
+)
 from firth.artifact.formats.huggingface_tokenizer import export_tokenizer, import_tokenizer
 from firth.artifact.formats.huggingface_weights import (
     ImportedWeights,
@@ -92,10 +98,18 @@ class SentencePooling(NamedTuple):
 def export_huggingface(model: Any, path: Path) -> Report:
     """Write a Transformer, fine-tuned or not, as a folder that `transformers` loads, completely or not at all."""
     if isinstance(model, TaskModel):
-        config, tensors = task_to_huggingface(model.recipe, model_tensors(model))
+        left_out, plain = parts_left_out(model.recipe), model.without_linear()
+        config, tensors = task_to_huggingface(plain.recipe, model_tensors(plain))
         tokenizer, kept = model.tokenizer, range(len(model.tokenizer))
         parts = (model.recipe.network, config, tensors, tokenizer, kept)
-        return _write_files(path, *parts, for_task=True, card=getattr(model, "card", ""))
+        if left_out:
+            settings = " ".join(f"--set {setting}" for setting in left_out.values())
+            note(
+                f"Hugging Face has no place for {' and '.join(left_out)}: left out, so that the folder predicts worse; "
+                f"for one that predicts the same, tune with {settings}"
+            )
+        report = _write_files(path, *parts, for_task=True, card=getattr(model, "card", ""))
+        return report | ({"left_out": list(left_out)} if left_out else {})
     if not isinstance(model, NetModel):
         raise AbilityError("Hugging Face folders hold neural models: export one such as bert, roberta or gpt2.")
     card = getattr(model, "card", "")

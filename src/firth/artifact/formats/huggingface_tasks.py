@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -49,16 +50,26 @@ def task_to_huggingface(recipe: TaskRecipe, arrays: Mapping[str, Tensor]) -> tup
     return config | _task_config(recipe, head_class), tensors
 
 
+def parts_left_out(recipe: TaskRecipe) -> dict[str, str]:
+    """What a fine-tuned model has and their classes have not, with the setting that tunes a model without it.
+
+    >>> parts_left_out(TaskRecipe(task="tag", head=HeadRecipe(crf=True)))
+    {'the CRF': 'head.crf=false'}
+    """
+    found = {"the CRF": "head.crf=false"} if recipe.task == "tag" and recipe.head.crf else {}
+    return found | ({"the linear part": "linear_weight=0"} if recipe.linear is not None else {})
+
+
 def head_class_of(recipe: TaskRecipe) -> HeadClass:
     """The class of transformers with the architecture of a fine-tuned model.
 
     >>> from firth.recipes.nets import roberta
     >>> head_class_of(TaskRecipe(task="tag", network=roberta())).architecture
     'RobertaForTokenClassification'
-    >>> head_class_of(TaskRecipe(task="tag", network=roberta(), head=HeadRecipe(crf=True)))  # doctest: +ELLIPSIS
+    >>> head_class_of(TaskRecipe(task="tag", network=roberta(), words_per_token=2))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    firth.errors.AbilityError: Hugging Face has no class with such a head: ..., tune with settings={'head.crf': False}.
+    firth.errors.AbilityError: Hugging Face has no class with such a head: ..., tune with settings={'words_per_token': 1}.
     """
     if recipe.knowledge is not None:
         raise AbilityError(
@@ -96,7 +107,6 @@ def _needed_settings(recipe: TaskRecipe, head_class: HeadClass) -> list[str]:
         "head.encoder=none": head.encoder != "none",
         "head.token_width=0": head.token_width > 0,
         "head.answer=pooled": head.answer != "pooled",
-        "head.crf=false": head.crf and recipe.task == "tag",
         "words_per_token=1": recipe.words_per_token > 1,
         "symmetric=false": recipe.symmetric and recipe.task == "pair",
     }
@@ -130,7 +140,7 @@ def _bias_as_states(weight: Tensor, bias: Tensor) -> Tensor:
 
 def _task_config(recipe: TaskRecipe, head_class: HeadClass) -> Config:
     model_type = model_type_for(recipe.network)
-    stored = recipe_to_json(recipe)
+    stored = recipe_to_json(replace(recipe, head=replace(recipe.head, crf=False)))
     del stored["network"]
     config: Config = {"architectures": [head_class.architecture]}
     config |= {model_type.classifier_dropout: recipe.head.dropout, TASK_KEY: stored}

@@ -20,6 +20,7 @@ from firth.nets.recipe import NetRecipe
 from firth.nets.scoring import max_length
 from firth.nets.seq2seq import Seq2SeqNet
 from firth.nets.special_tokens import start_token
+from firth.progress import note
 from firth.tasks.task import TaskModel
 from firth.tokens.special_tokens import PairFormat, SpecialTokens
 from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, MASK, PAD, UNK, Tokenizer
@@ -34,6 +35,11 @@ def export_onnx(model: Any, path: Path) -> Facts:
     require_onnx()
     if not isinstance(model, NetModel | TaskModel):
         raise AbilityError("the onnx format holds neural networks: export one such as bert, gpt or lstm.")
+    if isinstance(model, TaskModel) and model.head.linear is not None:
+        note(
+            "a graph has no place for the linear part: left out; for one that predicts the same, tune with --set "
+            "linear_weight=0"
+        )
     with new_folder(path) as draft:
         with (draft / WEIGHTS).open("wb") as file:
             files, facts = _graphs(model, Weights(file))

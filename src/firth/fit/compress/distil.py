@@ -21,6 +21,7 @@ from firth.fit.compress.method import RUN, Compressed, CompressionJob, Method
 from firth.fit.compress.student import make_student, smaller_recipe
 from firth.fit.compress.teacher import TEACHER, Distillation, DistillationHead, OutputScores, TaskScores
 from firth.fit.examples import read_all
+from firth.fit.linear_part import add_linear_part
 from firth.fit.resolve_task import FinetuneConfig
 from firth.fit.run import TrainingRun
 from firth.fit.task_run import FinetuneRun, open_run, open_trainer
@@ -209,6 +210,8 @@ def distil_task(job: CompressionJob, options: DistilOptions, student: NetModel) 
             head.remove_hooks()
         run.base.network.eval()
         run.task.eval()
+        if teacher.head.linear is not None:
+            add_linear_part(config, run.model)
         return run.model, spent
 
 

@@ -383,6 +383,9 @@ def _cut(job: CompressionJob, model: Any, options: PruneOptions) -> tuple[Any, s
     small = cut_vocabulary(base, job.corpus, options.min_count, job.threads)
     said = f"{len(small.tokenizer):,} of {len(base.tokenizer):,} tokens occur in the text and are kept"
     if isinstance(model, TaskModel):
+        if model.head.linear is not None:
+            said += "; the linear part, whose n-grams are of the whole vocabulary, is left out"
+            model = model.without_linear()
         network = replace(model.recipe.network, tokenizer=small.recipe.tokenizer)
         return TaskModel(replace(model.recipe, network=network), small, model.head), said
     return small, said
