@@ -98,7 +98,11 @@ class Measurements(NamedTuple):
             "train": self._train_command(name, self.plan(name)),
             "score": ["score", model, self._text("held"), "--json"],
             "pairs": ["evaluate", model, "pairs", self._pairs(), "--json"],
-            "task": ["finetune", model, "classify", "--train", train, "--dev", dev, "-o", f"tuned/{model}", "--json"],
+            "task": [
+                *("finetune", model, "classify", "--train", train, "--dev", dev),
+                *([] if name in WITHOUT_BUDGET else ["--set", "linear_weight=0"]),
+                *("-o", f"tuned/{model}", "--json"),
+            ],
         }
 
     def _train_command(self, name: str, options: Sequence[str]) -> list[str]:

@@ -38,7 +38,7 @@ from harness import make_parser, peak_kilobytes, run_child, timed
 BATCH_SIZE, LENGTH, LR, WARMUP, WEIGHT_DECAY = 32, 128, 1.5e-4, 0.1, 0.01
 LEARNING = [
     *(f"learning.batch={BATCH_SIZE}", "learning.epochs=1"),
-    *(f"learning.warmup={WARMUP}", f"learning.weight_decay={WEIGHT_DECAY}"),
+    *(f"learning.warmup={WARMUP}", f"learning.weight_decay={WEIGHT_DECAY}", "linear_weight=0"),
 ]
 TASK = task_data.DATASETS["sst2"]
 BUDGET = os.environ.get("FIRTH_BENCH_BUDGET", "30s")

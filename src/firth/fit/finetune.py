@@ -23,7 +23,6 @@ from firth.fit.checkpoints import clear_finished, is_finished, require_place, tr
 from firth.fit.examples import Examples, read_all
 from firth.fit.facts import graph_metrics, open_graph
 from firth.fit.linear import has_no_states, require_linear, train_linear
-from firth.fit.linear_part import add_linear_part
 from firth.fit.many import finetune_many
 from firth.fit.resolve_task import FinetuneConfig, labels_of, with_known_labels, writes_labels
 from firth.fit.run import Budget, Text
@@ -160,8 +159,6 @@ def finetune(
 def _save(run: FinetuneRun, trainer: NetTrainer, name: str, stages: list[dict[str, Any]]) -> TaskModel:
     """Write the model with its metrics, and load it."""
     metrics = training_metrics(run, trainer)
-    metrics |= add_linear_part(run.config, run.model)
-    run.recipe = run.model.recipe
     metrics |= {
         "examples": len(run.config.train),
         "stages": stages,

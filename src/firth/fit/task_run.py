@@ -18,6 +18,7 @@ from firth.files import digest_bytes
 from firth.fit.backbones import with_recipe
 from firth.fit.checkpoints import CheckpointFolder
 from firth.fit.facts import count_facts, note_facts, with_facts
+from firth.fit.linear_part import add_linear_part
 from firth.fit.loop import BatchSource
 from firth.fit.optimisers import make_optimiser
 from firth.fit.preflight import describe, make_plan
@@ -118,8 +119,13 @@ class FinetuneRun:
         return self.model.measure(examples, answers, samples=samples)
 
     def final_metrics(self) -> dict[str, Any]:
-        """Metrics with intervals on the dev examples, and on the test examples if there are any."""
-        found = {"dev": self.measure(self.dev, calibrate=True)}
+        """Metrics with intervals on the dev examples, and on the test examples if there are any.
+
+        A linear part is added first, if it helps.
+        """
+        linear = add_linear_part(replace(self.config, dev=self.dev), self.model)
+        self.recipe = self.model.recipe
+        found = linear | {"dev": self.measure(self.dev, calibrate=True)}
         if self.config.test is not None:
             found["test"] = self.measure(with_known_labels(self.config.test, class_labels(self.recipe), skip_bad=True))
         return found

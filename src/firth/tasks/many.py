@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from firth.arguments import ChecksArguments
 from firth.errors import AbilityError, ArtifactError, near_miss
-from firth.nets.model import NetModel, own_tensors
-from firth.nets.restore import load_tensors, restore_net
+from firth.nets.model import NetModel
+from firth.nets.restore import restore_net
 from firth.summaries import SummarisedModel
 from firth.tasks.predictor import Prediction
 from firth.tasks.recipe import ManyRecipe
@@ -51,9 +51,9 @@ class ManyModel(SummarisedModel, ChecksArguments):
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The arrays of the network, and those of each head under the name of its task."""
         own = {
-            f"{_PREFIX}{name}.{part}": tensor.detach().numpy()
+            f"{_PREFIX}{name}.{part}": array
             for name, model in self.tasks.items()
-            for part, tensor in own_tensors(model.head).items()
+            for part, array in model.head.arrays().items()
         }
         return self.base.arrays() | own
 
@@ -76,6 +76,6 @@ def restore_many(
     tasks = {}
     for one, prefix in zip(recipe.tasks, known, strict=True):
         task = make_task(one.recipe, base.network.vocabulary)
-        load_tensors(task, {n.removeprefix(prefix): a for n, a in heads.items() if n.startswith(prefix)})
+        task.restore({n.removeprefix(prefix): a for n, a in heads.items() if n.startswith(prefix)}, tokenizer)
         tasks[one.name] = TaskModel(one.recipe, base, task)
     return ManyModel(recipe, base, tasks)

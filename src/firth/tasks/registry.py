@@ -9,12 +9,11 @@ import numpy.typing as npt
 
 from firth.errors import ArtifactError
 from firth.nets.network import Vocabulary
-from firth.nets.restore import HEADS, load_tensors, restore_net
+from firth.nets.restore import HEADS, restore_net
 from firth.tasks.classify import ChoiceTask, ClassifyTask, PairTask
 from firth.tasks.generate import EncoderDecoderTask, GenerateTask
 from firth.tasks.knowledge import graph_from_array
 from firth.tasks.label_text import LabelTextTask
-from firth.tasks.linear_part import restore_linear_part, split_arrays
 from firth.tasks.mentions import RelationTask, TypingTask
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.span import SpanTask
@@ -50,10 +49,8 @@ def restore_task(
             raise ArtifactError("the model lacks the knowledge graph of its recipe: copy the folder again.")
         graph = graph_from_array(arrays[FACTS], recipe.knowledge.digest)
         arrays = {name: array for name, array in arrays.items() if name != FACTS}
-    linear, arrays = split_arrays(arrays)
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     base = restore_net(recipe.network, {n: a for n, a in arrays.items() if not n.startswith(prefix)}, tokenizer, layout)
     task = make_task(recipe, base.network.vocabulary)
-    load_tensors(task, own)
-    task.linear = restore_linear_part(recipe, linear, tokenizer)
+    task.restore(own, tokenizer)
     return TaskModel(recipe, base, task, graph)

@@ -20,17 +20,17 @@ from firth.nets.batch import Batch, Loss
 from firth.nets.dropout import DropoutRng
 from firth.nets.model import NetModel, own_tensors
 from firth.nets.network import HiddenStates, Network, Vocabulary
-from firth.nets.restore import HEADS
+from firth.nets.restore import HEADS, load_tensors
 from firth.nets.scoring import BATCH_TOKENS
 from firth.objectives.heads.head import ObjectiveHead
 from firth.tasks.examples import Example
 from firth.tasks.head import TaskHead
 from firth.tasks.knowledge import KnowledgeGraph, graph_array
-from firth.tasks.linear_part import LinearPart
+from firth.tasks.linear_part import LinearPart, restore_linear_part, split_arrays
 from firth.tasks.predictor import DROPPED, MetricInputs, Prediction, Predictor, with_truncation
 from firth.tasks.recipe import TaskRecipe
 from firth.tasks.sequences import GROUPS, POSITIONS, BuiltSequence, InputSequence, Ints, SequenceBuilder, pack
-from firth.tokens.tokenizer import FIRST_WORD
+from firth.tokens.tokenizer import FIRST_WORD, Tokenizer
 
 Floats = npt.NDArray[np.floating[Any]]
 LABELS = "labels"
@@ -130,6 +130,17 @@ class Task(ObjectiveHead):
     @abstractmethod
     def answer(self, example: Example, sequences: Sequence[InputSequence], scores: Sequence[Floats]) -> Prediction:
         """The prediction for an example from the scores of its sequences."""
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays of the head and of the linear part."""
+        linear = {} if self.linear is None else self.linear.arrays()
+        return {name: tensor.detach().numpy() for name, tensor in own_tensors(self).items()} | linear
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], tokenizer: Tokenizer) -> None:
+        """Take over the arrays of an artifact, whose names, types and shapes are checked."""
+        linear, own = split_arrays(arrays)
+        load_tensors(self, own)
+        self.linear = restore_linear_part(self.recipe, linear, tokenizer)
 
     def calibrate(self, examples: Sequence[Example], answers: Sequence[Prediction]) -> list[Prediction]:
         """Fit decision thresholds of the recipe to held-out examples; returns the predictions with them."""
@@ -276,10 +287,9 @@ class TaskModel(Predictor):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The arrays of the network, those of the head under the name of the task, and the facts."""
-        own = {f"{HEADS}{self.task}.{name}": tensor for name, tensor in own_tensors(self.head).items()}
+        own = {f"{HEADS}{self.task}.{name}": array for name, array in self.head.arrays().items()}
         facts = {} if self.graph is None else {FACTS: graph_array(self.graph)}
-        linear = {} if self.head.linear is None else self.head.linear.arrays()
-        return self.base.arrays() | {name: tensor.detach().numpy() for name, tensor in own.items()} | facts | linear
+        return self.base.arrays() | own | facts
 
     def predict_chunk(self, examples: Sequence[Example]) -> list[Prediction]:
         return self.head.predict(self.base.network, examples, self.builder)

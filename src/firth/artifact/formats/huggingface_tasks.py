@@ -69,7 +69,7 @@ def head_class_of(recipe: TaskRecipe) -> HeadClass:
     >>> head_class_of(TaskRecipe(task="tag", network=roberta(), words_per_token=2))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    firth.errors.AbilityError: Hugging Face has no class with such a head: ..., tune with settings={'words_per_token': 1}.
+    firth.errors.AbilityError: Hugging Face has no class with such a head: ... settings={'words_per_token': 1}.
     """
     if recipe.knowledge is not None:
         raise AbilityError(

@@ -211,7 +211,7 @@ def distil_task(job: CompressionJob, options: DistilOptions, student: NetModel) 
         run.base.network.eval()
         run.task.eval()
         if teacher.head.linear is not None:
-            add_linear_part(config, run.model)
+            add_linear_part(replace(config, dev=run.dev), run.model)
         return run.model, spent
 
 
