@@ -5,8 +5,8 @@
 Each model is trained for the same time on wikinews_en and the labelled data that its recipe uses (SNLI's development
 set, for its training set could not be had, and Multi30k for translation), then measured by `firth evaluate M
 sentences`. MiniLM is imported from a folder of Hugging Face or sentence-transformers, if one is given. Models and
-results stay in FOLDER: finished ones are reused, interrupted ones resumed. Takes about 12 minutes and the evaluation
-for each model.
+results stay in FOLDER: finished ones are reused, interrupted ones resumed. Results are also kept as JSON beside the
+page, which another machine continues. Takes about 12 minutes and the evaluation for each model.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from task_data import SHARED
-from workspace import Result, Workspace, error_of, format_command, make_page_parser, run, run_main
+from workspace import Result, Workspace, error_of, format_command, insert_section, make_page_parser, run, run_main
 
 TEXT = "lm/wikinews_en.txt.gz"
 LABELLED = "pair/snli.dev.tsv.gz"
 PARALLEL = "generate/multi30k_en_de.train.tsv.gz"
-BEGIN, END = "<!-- results of bench/sentences.py -->", "<!-- end of results -->"
+SECTION = "results of bench/sentences.py"
 
 
 class Member(NamedTuple):
@@ -105,10 +105,16 @@ class Measurements(NamedTuple):
         options = ("--pooling", "whole") if name == MINILM else MEMBERS[name].options
         return ["evaluate", self.model(name), "sentences", *files, *options, "--json"]
 
+    def known(self, name: str) -> Result:
+        """The known results of a member."""
+        path = self.workspace.result_path(self.model(name))
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+
     def run(self, name: str) -> Result:
         """The results of a member: those that are known, and the others as they are made."""
-        path = self.workspace.result_path(self.model(name))
-        known: Result = json.loads(path.read_text()) if path.exists() else {}
+        known = self.known(name)
+        if all("error" not in known.get(given, {"error": ""}) for given in self.sets):
+            return known
         if error := self.workspace.run_once(self.model(name), self.make_command(name)):
             return {"error": error}
         manifest = json.loads((self.workspace.folder / self.model(name) / "manifest.json").read_text())
@@ -142,10 +148,9 @@ def format_cell(result: Result, given: str, metric: str) -> str:
     return f"{100 * found[metric]:.1f} ± {50 * (high - low):.1f}"
 
 
-def format_table(results: dict[str, Result], sets: Sequence[str], minutes: float) -> str:
+def format_table(results: dict[str, Result], sets: Sequence[str], minutes: float) -> list[str]:
     columns = {title: where for title, where in COLUMNS.items() if where[0] in sets}
     lines = [
-        BEGIN,
         f"Made by `python bench/sentences.py --minutes {minutes:g}`: each model is trained for {minutes:g} minutes of "
         "2 cores on wikinews_en and its labelled data, at the size that Firth chooses for that budget. Accuracy, and "
         "for STS-B and SICK-R Spearman's correlation, in percent, with half of the width of the 95% interval.",
@@ -162,19 +167,7 @@ def format_table(results: dict[str, Result], sets: Sequence[str], minutes: float
         known = [result[given][metric] for given, metric in columns.values() if metric in result.get(given, {})]
         mean = f"{100 * sum(known) / len(known):.1f}" if known else "–"
         lines.append(f"| {title} | {' | '.join(cells)} | {mean} |")
-    return "\n".join([*lines, END])
-
-
-def insert_table(page: str, table: str) -> str:
-    """The page with the table between its markers, or at its end if it has none.
-
-    >>> insert_table(f"a\\n{BEGIN}\\nold\\n{END}\\nb\\n", f"{BEGIN}\\nnew\\n{END}")
-    'a\\n<!-- results of bench/sentences.py -->\\nnew\\n<!-- end of results -->\\nb\\n'
-    """
-    if BEGIN not in page or END not in page:
-        return f"{page.rstrip()}\n\n{table}\n"
-    before, rest = page.split(BEGIN, 1)
-    return before + table + rest.split(END, 1)[1]
+    return lines
 
 
 def main() -> None:
@@ -192,16 +185,19 @@ def main() -> None:
     found = tuple(one for one in sets if all((SHARED / file).exists() for file in SETS[one]))
     minilm = options.minilm.resolve() if options.minilm else None
     measurements = Measurements(Workspace(options.out.resolve(), options.minutes or 10.0, options.jobs), found, minilm)
-    results: dict[str, Result] = {}
+    workspace = measurements.workspace
+    kept = options.write.with_suffix(".json")
+    if kept.exists():
+        workspace.import_results(kept)
     for name in names:
         start = MEMBERS[name].start if name in MEMBERS else ""
-        if start and start not in results:
-            measurements.workspace.run_once(measurements.model(start), measurements.make_command(start))
+        if start and not measurements.known(name):
+            workspace.run_once(measurements.model(start), measurements.make_command(start))
         print(format_command(measurements.make_command(name)), flush=True)
-        results[name] = measurements.run(name)
-        page = options.write.read_text(encoding="utf-8") if options.write.exists() else "# Sentence vectors\n"
-        table = format_table(results, found, measurements.workspace.minutes)
-        options.write.write_text(insert_table(page, table), encoding="utf-8")
+        failed = {name: result} if "error" in (result := measurements.run(name)) else {}
+        results = {one: known for one in (*MEMBERS, MINILM) if (known := measurements.known(one))}
+        workspace.export_results(kept, {measurements.model(one): known for one, known in results.items()})
+        insert_section(options.write, SECTION, format_table(results | failed, found, workspace.minutes))
     print(f"-> {options.write}")
 
 

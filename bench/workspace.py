@@ -282,6 +282,26 @@ def make_page_parser(description: str | None, page: str, *, quick: str = "") -> 
     return parser
 
 
+def insert_section(path: Path, title: str, lines: Sequence[str]) -> None:
+    """Write lines between the markers of a section of a page, or at the end of the page if it has none."""
+    page = path.read_text(encoding="utf-8") if path.exists() else ""
+    path.write_text(replace_section(page, title, "\n".join(lines)), encoding="utf-8")
+
+
+def replace_section(page: str, title: str, text: str) -> str:
+    """The page with another text in a section.
+
+    >>> replace_section("a\\n<!-- t -->\\nold\\n<!-- end of t -->\\nb\\n", "t", "new")
+    'a\\n<!-- t -->\\nnew\\n<!-- end of t -->\\nb\\n'
+    """
+    begin, end = f"<!-- {title} -->", f"<!-- end of {title} -->"
+    section = f"{begin}\n{text}\n{end}"
+    if begin not in page or end not in page:
+        return f"{page.rstrip()}\n\n{section}\n".lstrip()
+    before, rest = page.split(begin, 1)
+    return before + section + rest.split(end, 1)[1]
+
+
 def run_main(main: Callable[[], None]) -> None:
     try:
         main()

@@ -23,10 +23,10 @@ from firth.fit.resolve_task import FinetuneConfig
 from firth.fit.train import train
 from firth.metrics.tags import Scheme, fault_table, is_fault, scheme_of, segment_tags, tag_pairs
 from firth.tasks._crf_kernels import adagrad_epoch, emit, marginals, viterbi
+from firth.tasks.crf import Crf
 from firth.tasks.examples import TagExample
 from firth.tasks.linear_tagger import FORBIDDEN, FeatureExtractor, LinearTagger, restore_tagger, shape, word_strings
 from firth.tasks.recipe import LinearRecipe
-from firth.tasks.tag import Crf
 from firth.tokens.tokenizer import Tokenizer
 from tests.command import firth
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from firth.metrics.tags import fault_table
-from firth.tasks.tag import Crf, constraint_scheme
+from firth.tasks.crf import Crf, constraint_scheme
 
 BIO = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 BIOES = ["O", "B-X", "I-X", "E-X", "S-X"]

@@ -153,3 +153,41 @@ def viterbi(emissions: Any, transitions: Any) -> Any:
     for position in range(words - 1, 0, -1):
         path[position - 1] = backpointers[position, path[position]]
     return path
+
+
+@njit(cache=True, nogil=True)
+def log_partitions(emissions: Any, start: Any, between: Any, end: Any, lengths: Any) -> Any:
+    """The log partition function of each padded sequence, and its derivatives.
+
+    Those of the emissions are the marginal probabilities (batch, length, labels); those of the transitions the expected
+    counts (batch, labels), (batch, labels, labels), (batch, labels).
+    """
+    batch, longest, labels = emissions.shape
+    totals, chances = np.zeros(batch), np.zeros(emissions.shape)
+    starts, steps, ends = np.zeros((batch, labels)), np.zeros((batch, labels, labels)), np.zeros((batch, labels))
+    exponentials = np.exp(np.maximum(between, UNLIKELY))
+    forward, backward = np.empty((longest, labels)), np.empty((longest, labels))
+    for row in range(batch):
+        length = lengths[row]
+        if length == 0:
+            continue
+        forward[0] = start + emissions[row, 0]
+        for position in range(1, length):
+            highest = forward[position - 1].max()
+            sums = np.exp(forward[position - 1] - highest) @ exponentials
+            forward[position] = highest + np.log(sums) + emissions[row, position]
+        final = forward[length - 1] + end
+        totals[row] = total = final.max() + np.log(np.exp(final - final.max()).sum())
+        backward[length - 1] = end
+        for position in range(length - 1, 0, -1):
+            ahead = emissions[row, position] + backward[position]
+            highest = ahead.max()
+            backward[position - 1] = highest + np.log(exponentials @ np.exp(ahead - highest))
+            before = np.exp(forward[position - 1] + highest - total)
+            after = np.exp(ahead - highest)
+            for label in range(labels):
+                for other in range(labels):
+                    steps[row, label, other] += before[label] * exponentials[label, other] * after[other]
+        chances[row, :length] = np.exp(forward[:length] + backward[:length] - total)
+        starts[row], ends[row] = chances[row, 0], chances[row, length - 1]
+    return totals, chances, starts, steps, ends
