@@ -154,8 +154,9 @@ class Generates(Protocol):
         top_k: int | None = None,
         top_p: float | None = None,
         seed: int = 0,
+        beams: int = 1,
     ) -> list[str]:
-        """`count` continuations of the prompt, of at most `length` tokens each."""
+        """`count` continuations of the prompt, of at most `length` tokens each; several `beams` are for networks."""
 
 
 class Translation(NamedTuple):

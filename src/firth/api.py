@@ -13,7 +13,6 @@ from firth.abilities import (
     Context,
     Filling,
     Generates,
-    HasLayers,
     Model,
     Score,
     ScoresPairs,
@@ -159,16 +158,13 @@ def generate(
         return [line.made.text for line in lines]
     if isinstance(loaded, Translates):
         raise AbilityError(f"a {type(loaded).__name__} generates a text from another one: give source=[...].")
-    if not isinstance(loaded, Generates) or (beams > 1 and not isinstance(loaded, HasLayers)):
-        missing = (
-            "no beam search: use a network, such as gpt or lstm"
-            if isinstance(loaded, Generates)
-            else ("no way to generate text: use a language model, such as gpt, lstm or mkn5")
+    if not isinstance(loaded, Generates):
+        raise AbilityError(
+            f"a {type(loaded).__name__} has no way to generate text: use a language model, such as gpt, lstm or mkn5."
         )
-        raise AbilityError(f"a {type(loaded).__name__} has {missing}.")
-    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    sampling |= {"beams": beams} if beams > 1 else {}
-    return loaded.generate(prompt, count=count, length=length, **sampling)
+    return loaded.generate(
+        prompt, count=count, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, beams=beams
+    )
 
 
 def fill(model: Any, text: str, top: int = 5) -> list[list[Filling]]:

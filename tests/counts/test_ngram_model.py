@@ -15,9 +15,9 @@ from firth.counts.ngram import NgramModel, restore_ngram
 from firth.counts.recipe import SMOOTHINGS, WITH_BACKOFF, NgramRecipe
 from firth.counts.train import train_on_sentences
 from firth.counts.trie import pack_counts, unpack_counts
-from firth.errors import ArtifactError, RecipeError
+from firth.errors import ArgumentError, ArtifactError, RecipeError
 from firth.lm.language_model import TokenStream
-from firth.lm.sampling import sampling_probabilities
+from firth.lm.sampling import Sampling, sampling_probabilities
 from firth.text.corpus import read_corpus
 from firth.tokens.tokenizer import EOS, UNK
 from tests.samples import CHINESE, ENGLISH, KINDS
@@ -131,14 +131,12 @@ def test_certain_models_write_without_end_and_stop() -> None:
 
 def test_sharpening_by_hand() -> None:
     logs = np.log([0.5, 0.25, 0.125, 0.125])
-    squared = sampling_probabilities(logs, temperature=0.5, top_k=None, top_p=None)
+    squared = sampling_probabilities(logs, Sampling(0.5))
     assert squared.tolist() == pytest.approx(np.array([16, 4, 1, 1]) / 22)
-    assert sampling_probabilities(logs, temperature=1, top_k=None, top_p=0.7).tolist() == pytest.approx(
-        [2 / 3, 1 / 3, 0, 0]
-    )
-    assert sampling_probabilities(logs, temperature=0, top_k=None, top_p=None).tolist() == [1, 0, 0, 0]
-    with pytest.raises(RecipeError, match="not be below 0"):
-        sampling_probabilities(logs, temperature=-1, top_k=None, top_p=None)
+    assert sampling_probabilities(logs, Sampling(top_p=0.7)).tolist() == pytest.approx([2 / 3, 1 / 3, 0, 0])
+    assert sampling_probabilities(logs, Sampling(0)).tolist() == [1, 0, 0, 0]
+    with pytest.raises(ArgumentError, match="give 0"):
+        Sampling(-1).check()
 
 
 def test_it_offers_its_abilities_and_scores_add_up(tmp_path: Path) -> None:

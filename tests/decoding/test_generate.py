@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from firth.decoding.generate import BeamSearch, Sampling, generate, sample_tokens
+from firth.decoding.generate import BeamSearch, generate, sample_tokens
 from firth.errors import RecipeError
-from firth.lm.language_model import sampling_probabilities
+from firth.lm.sampling import Sampling, sampling_probabilities
 from firth.nets.causal import CausalDecoderState, CausalNet
 from firth.tokens.tokenizer import EOS
 from tests.nets.small_nets import small_net
@@ -54,9 +54,7 @@ def test_drawn_texts_follow_the_next_tokens_probabilities(name: str) -> None:
     for row, ids in enumerate(continuations(model, [6], 4, 30, sampling, 1)):
         rng = np.random.default_rng([3, row])
         for place in range(len(ids) + (len(ids) < 30)):
-            weights = sampling_probabilities(
-                model.next_logprobs([6, *ids[:place]]), temperature=0.8, top_k=20, top_p=None
-            )
+            weights = sampling_probabilities(model.next_logprobs([6, *ids[:place]]), sampling._replace(top_p=None))
             order = np.argsort(-weights, kind="stable")
             reached = np.cumsum(weights[order])
             kept = order[: int(np.searchsorted(reached, 0.9)) + 1]
@@ -167,5 +165,5 @@ def test_the_lowest_temperatures_are_greedy() -> None:
     logs = torch.tensor([[0.2, 0.5, 0.3]]).log()
     for temperature in (0.0, 1e-320, 1e-101, 1e-99):
         assert sample_tokens(logs, torch.tensor([0.99]), Sampling(temperature)).item() == 1
-        weights = sampling_probabilities(logs[0].double().numpy(), temperature=temperature, top_k=None, top_p=None)
+        weights = sampling_probabilities(logs[0].double().numpy(), Sampling(temperature))
         assert weights.tolist() == [0, 1, 0]

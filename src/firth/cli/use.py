@@ -156,7 +156,7 @@ def generate(
     with checking_arguments():
         check_temperature(temperature)
 
-    from firth.abilities import Generates, HasLayers, Translates
+    from firth.abilities import Generates, Translates
     from firth.apply.languages import in_language
     from firth.apply.score import next_tokens
     from firth.apply.settings import with_settings
@@ -189,11 +189,9 @@ def generate(
         rows = [{"token": token, "probability": probability} for token, probability in found]
         show(as_json, {"next": rows}, lambda: sys.stdout.writelines(f"{p:.4f}  {token}\n" for token, p in found))
         return
-    if beams > 1 and not isinstance(loaded, HasLayers):
-        raise AbilityError(f"{model} has no beam search: leave --beams out, or use a network, such as gpt or lstm.")
-    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    sampling |= {"beams": beams} if beams > 1 else {}
-    texts = loaded.generate(prompt, count=count, length=length, **sampling)
+    texts = loaded.generate(
+        prompt, count=count, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, beams=beams
+    )
     show(as_json, {"texts": texts}, lambda: sys.stdout.writelines(text + "\n" for text in texts))
 
 

@@ -26,6 +26,7 @@ from firth.lm.language_model import (
     current_sentence,
     restore_spelling,
 )
+from firth.lm.sampling import Sampling
 from firth.text.layout import Layout, sentences_of
 from firth.tokens.tokenizer import BOS, EOS, Tokenizer
 
@@ -195,43 +196,19 @@ class NgramModel(LanguageModel):
     def _unigram_sums(self) -> Floats:
         return np.cumsum(np.exp(self._unigrams))
 
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        count: int = 1,
-        length: int = 50,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int = 0,
-    ) -> list[str]:
-        if self.mode != BACK_OFF or temperature != 1 or top_k is not None or top_p is not None:
-            return super().generate(
-                prompt, count=count, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
-            )
-        history = self.history(prompt)
-        return [self.tokenizer.decode([*history, *ids]) for ids in self.sample(history, count, length, seed)]
+    def continuations(
+        self, history: Sequence[int], count: int, length: int, sampling: Sampling, beams: int = 1
+    ) -> list[list[int]]:
+        if self.mode == BACK_OFF and sampling.is_plain and beams == 1:
+            return self.sample(history, count, length, sampling.seed)
+        return super().continuations(history, count, length, sampling, beams)
 
-    def generate_stepwise(
-        self,
-        prompt: str = "",
-        *,
-        length: int = 50,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int = 0,
-    ) -> Iterator[str]:
-        if self.mode != BACK_OFF or temperature != 1 or top_k is not None or top_p is not None:
-            yield from super().generate_stepwise(
-                prompt, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
-            )
+    def continuation_steps(self, history: Sequence[int], length: int, sampling: Sampling) -> Iterator[list[int]]:
+        if self.mode != BACK_OFF or not sampling.is_plain:
+            yield from super().continuation_steps(history, length, sampling)
             return
-        history = self.history(prompt)
-        (ids,) = self.sample(history, 1, length, seed)
-        for size in range(len(ids) + 1):
-            yield self.tokenizer.decode([*history, *ids[:size]])
+        (ids,) = self.sample(history, 1, length, sampling.seed)
+        yield from (ids[:size] for size in range(len(ids) + 1))
 
     def sample(self, history: Sequence[int], count: int, length: int, seed: int) -> list[list[int]]:
         """`count` continuations as ids, sampled without computing whole distributions."""

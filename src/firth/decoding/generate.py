@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from firth.errors import ArgumentError
+from firth.lm.sampling import Sampling
 from firth.tokens.tokenizer import EOS
 
 _COLDEST = 1e-100  # a temperature below which logits overflow, and which is greedy anyway
@@ -24,24 +25,6 @@ class DecoderState(Protocol):
 
     def append(self, rows: Tensor, tokens: Tensor) -> None:
         """Replace the hypotheses by those at `rows` (repeats allowed), each with one more token."""
-
-
-class Sampling(NamedTuple):
-    """Sampling parameters; temperature 0 is greedy decoding."""
-
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
-    seed: int = 0
-
-    def check(self) -> None:
-        """Raise `ArgumentError` if a parameter is out of range."""
-        if not 0 <= self.temperature < np.inf:
-            raise ArgumentError(f"--temperature is {self.temperature}: give 0 (greedy decoding) or above.")
-        if self.top_k is not None and self.top_k < 1:
-            raise ArgumentError(f"--top-k is {self.top_k}, which leaves no token: give 1 or more.")
-        if self.top_p is not None and not 0 <= self.top_p <= 1:
-            raise ArgumentError(f"--top-p is {self.top_p}: give 0 to 1.")
 
 
 def sample(state: DecoderState, max_length: int, sampling: Sampling) -> list[list[int]]:

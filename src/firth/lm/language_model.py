@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain, pairwise, starmap
@@ -14,10 +14,9 @@ import numpy.typing as npt
 from numba import njit
 
 from firth.abilities import Score, TextPiece
-from firth.arguments import ChecksArguments
 from firth.errors import ArtifactError
+from firth.lm.generation import Generator
 from firth.lm.pieces import document_sizes, piece_batches
-from firth.lm.sampling import sampling_probabilities
 from firth.summaries import SummarisedModel
 from firth.text.layout import Layout, sentences_of
 from firth.tokens.encoder import EncodedSentences, TextEncoder
@@ -79,7 +78,7 @@ def last_sentences(stream: TokenStream, tokens: int) -> TokenStream:
     return TokenStream(stream.ids[bounds[0] :], bounds - bounds[0], stream.starts_document[begin:])
 
 
-class LanguageModel(SummarisedModel, ChecksArguments, ABC):
+class LanguageModel(SummarisedModel, Generator):
     """A language model over ids. A history is the list of ids before the one to predict; EOS ends each sentence."""
 
     score_kind: Literal["causal", "pseudo"] = "causal"  # log-probabilities of texts, or pseudo-log-likelihoods
@@ -230,56 +229,6 @@ class LanguageModel(SummarisedModel, ChecksArguments, ABC):
         for sentence in sentences_of(text, self.layout):
             ids += [UNK if token < FIRST_WORD else token for token in self.tokenizer.encode(sentence).ids] + [EOS]
         return ids[:-1]
-
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        count: int = 1,
-        length: int = 50,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int = 0,
-    ) -> list[str]:
-        """`count` continuations of the prompt, of at most `length` tokens each."""
-        rng = np.random.default_rng(seed)
-        prompt_ids = self.history(prompt)
-        texts = []
-        for _ in range(count):
-            *_, ids = self._continuation(prompt_ids, length, rng, temperature=temperature, top_k=top_k, top_p=top_p)
-            texts.append(self.tokenizer.decode(ids))
-        return texts
-
-    def generate_stepwise(
-        self,
-        prompt: str = "",
-        *,
-        length: int = 50,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int = 0,
-    ) -> Iterator[str]:
-        """One continuation of the prompt, token by token: the text so far, at last the one that `generate` gives."""
-        rng = np.random.default_rng(seed)
-        history = self.history(prompt)
-        for ids in self._continuation(history, length, rng, temperature=temperature, top_k=top_k, top_p=top_p):
-            yield self.tokenizer.decode(ids)
-
-    def _continuation(
-        self, prompt: Sequence[int], length: int, rng: np.random.Generator, **sampling: Any
-    ) -> Iterator[list[int]]:
-        """The ids of a text that begins with a prompt, before and after each sampled token."""
-        history = list(prompt)
-        yield history
-        for _ in range(length):
-            weights = sampling_probabilities(self.next_logprobs(history), **sampling)
-            token = int(rng.choice(weights.size, p=weights))
-            if token == EOS:
-                break
-            history.append(token)
-            yield history
 
     def _unknown_words(self, sentences: Sequence[str]) -> Iterator[list[str]]:
         """The unknown words of each sentence; a literal `<unk>`, as in the Penn Treebank, is a known word."""

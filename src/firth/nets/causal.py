@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from firth.abilities import Score, TextPiece
-from firth.decoding.generate import Sampling, generate, sample_stepwise
+from firth.decoding.generate import generate, sample_stepwise
 from firth.lm.language_model import LanguageModel, TokenStream, current_sentence
+from firth.lm.sampling import Sampling
 from firth.nets.batch import Batch
 from firth.nets.combination import RECURRENT
 from firth.nets.encoders.encoder import Encoder
@@ -106,44 +107,16 @@ class CausalNet(NetModel, LanguageModel):
         step = most - overlap
         return 0 if self.has_unlimited_context or position < most else step * ((position - overlap) // step)
 
-    def generate(
-        self,
-        prompt: str = "",
-        *,
-        count: int = 1,
-        length: int = 50,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int = 0,
-        beams: int = 1,
-    ) -> list[str]:
-        """`count` continuations of the prompt, of at most `length` tokens each.
-
-        A temperature of 0 is greedy; several `beams` search for the most probable texts instead, by the mean
-        log-probability of their tokens. The n-th text depends on the seed and on n alone.
-        """
-        history = self.history(prompt)
-        sampling = Sampling(temperature, top_k, top_p, seed)
-        found = generate(lambda rows: CausalDecoderState(self, history, rows), count, length, sampling, beams)
-        return [self.tokenizer.decode([*history, *ids]) for ids in found]
+    def continuations(
+        self, history: Sequence[int], count: int, length: int, sampling: Sampling, beams: int = 1
+    ) -> list[list[int]]:
+        """The n-th text depends on the seed and on n alone."""
+        return generate(lambda rows: CausalDecoderState(self, history, rows), count, length, sampling, beams)
 
     @torch.inference_mode()
-    def generate_stepwise(
-        self,
-        prompt: str = "",
-        *,
-        length: int = 50,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int = 0,
-    ) -> Iterator[str]:
-        history = self.history(prompt)
-        sampling = Sampling(temperature, top_k, top_p, seed)
-        sampling.check()
+    def continuation_steps(self, history: Sequence[int], length: int, sampling: Sampling) -> Iterator[list[int]]:
         for (ids,) in sample_stepwise(CausalDecoderState(self, history, 1), length, sampling):
-            yield self.tokenizer.decode([*history, *ids])
+            yield ids
 
     def _text(self, stream: TokenStream) -> ScoringText:
         """The stream as texts: every sentence ends with `</s>`, so there is one before each text, too."""

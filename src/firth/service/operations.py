@@ -209,13 +209,8 @@ def generation(served: ServedModel, prompt: str, options: Options) -> Iterator[A
             yield {"text": text}
         yield {"texts": [text]} | facts
         return
-    if options["beams"] > 1:
-        if not isinstance(network, HasLayers):
-            raise AbilityError(
-                "this model has no beam search: leave --beams out, or use a network, such as gpt or lstm."
-            )
-        sampling["beams"] = options["beams"]
-    texts = network.generate(prompt, count=options["count"], length=options["length"] or 50, **sampling)
+    sampling |= {name: options[name] for name in ("count", "beams")}
+    texts = network.generate(prompt, length=options["length"] or 50, **sampling)
     yield {"texts": texts} | facts
 
 
