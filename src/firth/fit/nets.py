@@ -111,11 +111,12 @@ def _resolve(
     recipe = recipe.with_tokenizer(tokenizer.recipe)
     if run.named:
         reasons = []
+        recipe, output = resolve.resolve_output(recipe, run.settings, store, costs, run.budget)
         if run.size is None:
             recipe, reason = resolve.resolve_size(recipe, run.settings, store, costs, run.budget)
             reasons.append(reason)
         recipe, reason = resolve.resolve_rest(recipe, run.settings, store, costs, run.budget)
-        reasons.append(reason)
+        reasons += [reason, output]
         if any(reasons):
             note("chosen: " + "; ".join(filter(None, reasons)))
     return resolve.fill_in(recipe, len(tokenizer))

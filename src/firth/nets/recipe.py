@@ -200,9 +200,11 @@ class OutputRecipe:
     """Importance sampling and noise contrast: samples of a step; negative sampling: samples of each prediction."""
     proposal: Literal["unigram", "bigram"] = "unigram"
     """The distribution of samples."""
+    training_samples: int = 0
+    """Full and tied: train on the targets of a step and as many samples; 0: on the whole vocabulary."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, samples=(1, 1_000_000))
+        check_ranges(self, samples=(1, 1_000_000), training_samples=(0, 1_000_000))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from firth.nets.dropout import DropoutRng
 from firth.nets.embedding import Embedding
 from firth.nets.linear import INIT_STD
 from firth.nets.outputs.output import Counts, ExactLayer, is_predictable, mask_impossible, state_width
+from firth.nets.outputs.sampling import stratified
 from firth.nets.recipe import NetRecipe
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import EOS
@@ -106,21 +107,6 @@ class Proposal:
     def _samples(self, positions: Tensor | slice, given: npt.NDArray[np.float64], rng: np.random.Generator) -> Samples:
         drawn, counts = stratified(given, self.samples, rng)
         return Samples(positions, torch.from_numpy(drawn), torch.from_numpy(counts), torch.from_numpy(given))
-
-
-def stratified(
-    probabilities: npt.NDArray[np.float64], samples: int, rng: np.random.Generator
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Distinct sampled tokens, sorted, and how often each was drawn; k p times in expectation.
-
-    >>> stratified(np.array([0.5, 0.0, 0.25, 0.25]), 4, np.random.default_rng(0))
-    (array([0, 2, 3]), array([2, 1, 1]))
-    """
-    heights = probabilities.cumsum()
-    points = (np.arange(samples) + rng.random(samples)) * (heights[-1] / samples)
-    last = int(np.flatnonzero(probabilities)[-1])
-    drawn, counts = np.unique(np.minimum(np.searchsorted(heights, points, side="right"), last), return_counts=True)
-    return drawn, counts.astype(np.int64)
 
 
 _CHUNK = 1024  # positions whose logits are computed at once

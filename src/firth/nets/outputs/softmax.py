@@ -17,6 +17,7 @@ from firth.nets.embedding import Embedding
 from firth.nets.int8 import int8_of
 from firth.nets.linear import INIT_STD, linear, product
 from firth.nets.outputs.output import Counts, OutputLayer, Transform, frequencies, mask_impossible, state_width
+from firth.nets.outputs.sampling import stratified
 from firth.nets.recipe import NetRecipe
 
 _SCORES = 7_500_000  # computed at a time: 30 MB, larger buffers are requested from the system each time
@@ -42,6 +43,7 @@ class Softmax(OutputLayer):
             nn.init.normal_(self.weight, std=INIT_STD)
         self.bias = nn.Parameter(initial_bias(counts)) if recipe.output.bias else None
         self.scale = 1 / math.sqrt(width) if recipe.output.scaled else None
+        self._frequencies, self._samples = frequencies(counts), recipe.output.training_samples
 
     def logits(self, states: Tensor) -> Tensor:
         return linear(self._transformed(states), self.weight, self.bias)
@@ -49,7 +51,26 @@ class Softmax(OutputLayer):
     def loss(
         self, states: Tensor, targets: Tensor, previous: Tensor | None = None, rng: DropoutRng | None = None
     ) -> Tensor:
-        return cross_entropy(self._transformed(states), self.weight, self.bias, targets)
+        if rng is None or not 0 < self._samples < len(self.weight) or not len(targets):
+            return cross_entropy(self._transformed(states), self.weight, self.bias, targets)
+        tokens, correction = self._sample(targets, rng)
+        bias = correction if self.bias is None else self.bias[tokens] + correction
+        weight, indices = self.weight.index_select(0, tokens), torch.searchsorted(tokens, targets)
+        return cross_entropy(self._transformed(states), weight, bias, indices)
+
+    def _sample(self, targets: Tensor, rng: DropoutRng) -> tuple[Tensor, Tensor]:
+        """The targets of a step and some other tokens, sorted, and what is added to the score of each.
+
+        The normaliser is the sum of exp(s_w) over the targets plus, for k samples of q, that of n_w / (k q(w)) exp(s_w)
+        over the other tokens, drawn n_w times each: an unbiased estimate of the sum over the vocabulary (Bengio and
+        Senecal 2008), whose exact terms reduce its variance.
+        """
+        drawn, counts = stratified(self._frequencies, self._samples, rng.generator)
+        weights = np.zeros(len(self.weight))
+        weights[drawn] = counts / (self._samples * self._frequencies[drawn])
+        weights[targets.numpy()] = 1.0
+        tokens = np.flatnonzero(weights)
+        return torch.from_numpy(tokens), torch.from_numpy(np.log(weights[tokens])).to(self.weight.dtype)
 
     def smoothed_loss(self, states: Tensor, targets: Tensor, smoothing: LabelSmoothing) -> Tensor:
         """The sum of cross-entropies with smoothed labels."""
@@ -76,7 +97,11 @@ class Softmax(OutputLayer):
 
     def flops(self) -> float:
         before = 0.0 if self.transform is None else 2.0 * self.transform.dense.weight.numel()
-        return before + 2.0 * self.weight.numel()
+        if not self._samples:
+            return before + 2.0 * self.weight.numel()
+        # As if there were as many targets as samples.
+        distinct = 2.0 * float(np.minimum(self._samples * self._frequencies, 1).sum())
+        return before + 2.0 * self.weight.shape[1] * min(distinct, len(self.weight))
 
     def _transformed(self, states: Tensor) -> Tensor:
         states = states if self.scale is None else states * self.scale
