@@ -15,9 +15,9 @@ from firth.counts.ngram import NgramModel, restore_ngram
 from firth.counts.recipe import SMOOTHINGS, WITH_BACKOFF, NgramRecipe
 from firth.counts.train import train_on_sentences
 from firth.counts.trie import pack_counts, unpack_counts
+from firth.decoding.sampling import Sampling, sampling_probabilities
 from firth.errors import ArgumentError, ArtifactError, RecipeError
 from firth.lm.language_model import TokenStream
-from firth.lm.sampling import Sampling, sampling_probabilities
 from firth.text.corpus import read_corpus
 from firth.tokens.tokenizer import EOS, UNK
 from tests.samples import CHINESE, ENGLISH, KINDS

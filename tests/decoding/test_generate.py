@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from firth.decoding.generate import BeamSearch, generate, sample_tokens
+from firth.decoding.sampling import Sampling, sampling_probabilities
 from firth.errors import RecipeError
-from firth.lm.sampling import Sampling, sampling_probabilities
 from firth.nets.causal import CausalDecoderState, CausalNet
 from firth.tokens.tokenizer import EOS
 from tests.nets.small_nets import small_net

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import product
 from pathlib import Path
@@ -25,9 +25,12 @@ from firth.metrics.tags import Scheme, fault_table, is_fault, scheme_of, segment
 from firth.tasks._crf_kernels import adagrad_epoch, emit, marginals, viterbi
 from firth.tasks.crf import Crf
 from firth.tasks.examples import TagExample
-from firth.tasks.linear_tagger import FORBIDDEN, FeatureExtractor, LinearTagger, restore_tagger, shape, word_strings
+from firth.tasks.linear_tagger import FORBIDDEN, LinearTagger, restore_tagger
 from firth.tasks.recipe import LinearRecipe
+from firth.tasks.tag_features import FeatureExtractor, shape, word_strings
+from firth.text.segment import make_segmenter
 from firth.tokens.tokenizer import Tokenizer
+from firth.tokens.word_classes import WordClasses, word_key
 from tests.command import firth
 
 NAMES = ("anna", "bert", "carl", "dora")
@@ -76,7 +79,7 @@ def looks(sentence: tuple[str, ...], place: int, kind: str) -> list[Any]:
     shared = ["always", *lower.values(), shapes[0]]
     if kind == "characters":
         pairs = [(lower[one], lower[one + 1]) for one in (-2, -1, 0, 1)]
-        return [*shared, *pairs, (lower[-1], lower[1])]
+        return [*shared, *pairs, (lower[-1], lower[1]), *[None] * 9]  # no segmenter finds words around them
     beside = [shapes[-1], shapes[1], (lower[-1], lower[0]), (lower[0], lower[1])]
     return [*shared, *word(0)[2:], *beside, (shapes[-1], shapes[0]), (shapes[0], shapes[1])]
 
@@ -105,6 +108,49 @@ def test_features_are_what_is_seen_around_a_word(kind: Any, min_count: int) -> N
     assert len(set(numbers.values())) == len(numbers) == len(kept) == extractor.keys.size
     assert {value: counts[number] for value, number in numbers.items()} == {value: seen.count(value) for value in kept}
     assert found.bounds.tolist() == [0, 9, 12, 12, 13, 17]
+
+
+def test_characters_have_the_words_around_them() -> None:
+    """Beside the 12 features above: words in sight, places in them, and both."""
+    chinese = TagExample(("我", "喜", "欢", "语", "言"), spaced=False)
+    recipe = LinearRecipe(task="tag", features="characters")
+    columns = list(FeatureExtractor(recipe, make_segmenter()).columns([chinese]))
+    assert len(columns) == 21
+    around, places = ["我", "喜欢", "喜欢", "语言", "语言"], ["S", "B", "E", "B", "E"]
+
+    def digest(words: list[str], place: int) -> int:
+        text = words[place].encode() if 0 <= place < 5 else None
+        return 0 if text is None else int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
+
+    for number, (words, distance) in enumerate(
+        [*((around, one) for one in (-2, -1, 0, 1, 2)), *((places, one) for one in (-1, 0, 1))], start=12
+    ):
+        found = [digest(words, place + distance) for place in range(5)]
+        expected = [mix(mix(number + 1, one), 0) if one else 0 for one in found]
+        assert columns[number].view(np.uint64).tolist() == expected
+    both = mix(mix(mix(21, digest(around, 2)), digest(places, 2)), 0)
+    assert columns[20].view(np.uint64)[2] == both
+    spaced = list(FeatureExtractor(recipe, make_segmenter()).columns([replace(chinese, spaced=True)]))
+    assert not any(column.any() for column in spaced[12:])
+
+
+def test_words_have_classes() -> None:
+    """Those of five words at each level, and pairs of the finest; none of unknown words."""
+    classes = WordClasses(np.array(sorted(map(word_key, ("rome", "said")))), np.array([[1, 2, 3], [4, 5, 6]], np.int16))
+    extractor = FeatureExtractor(LinearRecipe(task="tag", features="tokens"), None, classes)
+    plain = FeatureExtractor(LinearRecipe(task="tag", features="tokens"))
+    example = TagExample(("Rome", "said", "so"))
+    columns, before = list(extractor.columns([example])), list(plain.columns([example]))
+    assert all(np.array_equal(one, two) for one, two in zip(columns, before, strict=False))
+    more = np.array(columns[len(before) :])
+    own = more.reshape(-1, 3)[:15].reshape(3, 5, 3)  # (levels, distances, words)
+    assert ((own != 0) == [[0, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0], [0, 0, 0]]).all()
+    for level, of_rome in enumerate((1, 2, 3) if word_key("rome") < word_key("said") else (4, 5, 6)):
+        digest = int.from_bytes(blake2b(f"{level} {of_rome}".encode(), digest_size=8).digest(), "little")
+        number = len(before) + 5 * level + 2  # of the template, from 0
+        assert own.view(np.uint64)[level, 2, 0] == mix(mix(number + 1, digest), 0)
+    assert FeatureExtractor(LinearRecipe(task="tag", features="characters"), None, classes).classes is None
+    assert (more[15:] != 0).tolist() == [[False, True, False], [True, False, False]]
 
 
 def mix(one: int, two: int) -> int:
@@ -375,7 +421,7 @@ def test_damaged_numbers(words: Tokenizer) -> None:
         with pytest.raises(ArtifactError, match="linear tagger are damaged"):
             restore_tagger(model.recipe, arrays, words)
     with pytest.raises(ArtifactError, match="linear tagger are damaged"):
-        restore_tagger(dataclasses.replace(model.recipe, labels=()), whole, words)
+        restore_tagger(replace(model.recipe, labels=()), whole, words)
 
 
 @pytest.mark.shared

@@ -105,8 +105,12 @@ def test_defaults_of_small_runs() -> None:
     assert chosen.embedding.init == "vectors"
     assert reason == (
         "no dropout, for there is less than one epoch, embeddings initialised by CBOW, 30% of the tokens masked, "
-        "attention heads initialised to adjacent tokens"
+        "1,000 classes of words for taggers, attention heads initialised to adjacent tokens"
     )
+    assert chosen.word_classes == 1000
+    assert resolve.small_run_defaults(gpt(), [], planned=1e6, text=10**7).recipe.word_classes == 0
+    for given, size in ((["word_classes=0"], 10**7), ([], 10**4)):
+        assert resolve.small_run_defaults(bert(), given, planned=1e6, text=size).recipe.word_classes == 0
     assert resolve.small_run_defaults(bert(), [], planned=1e6, text=10**4).recipe.embedding.init == "random"
     assert resolve.small_run_defaults(lstm(), [], planned=1e6, text=10**7).recipe.embedding.init == "random"
     again = resolve.small_run_defaults(bert(), [], planned=2e7, text=10**7).recipe

@@ -27,11 +27,12 @@ from firth.recipes.values import override
 from firth.tasks.examples import TagExample, TextExample
 from firth.tasks.knowledge import KnowledgeGraph
 from firth.tasks.linear_classifier import LinearClassifier, NgramFeatures
-from firth.tasks.linear_tagger import FeatureExtractor, LinearTagger
+from firth.tasks.linear_tagger import LinearTagger
 from firth.tasks.many import ManyModel
 from firth.tasks.predictor import Predictor
 from firth.tasks.recipe import HeadRecipe, KnowledgeRecipe, LinearRecipe, ManyRecipe, NamedTask, TaskRecipe
 from firth.tasks.registry import make_task
+from firth.tasks.tag_features import FeatureExtractor
 from firth.tasks.task import TaskModel
 from firth.text.corpus import read_corpus
 from firth.text.triples import Triple

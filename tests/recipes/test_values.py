@@ -122,6 +122,16 @@ def test_a_missing_or_unknown_field_is_refused_with_the_remedy() -> None:
         recipe_from_json(data)
 
 
+def test_artifacts_from_before_a_field_existed_are_read() -> None:
+    """Its default means what was done then."""
+    recipe = find_recipe("bert")
+    data = recipe_to_json(recipe)
+    del data["word_classes"], data["output"]["training_samples"], data["encoder"]["cross_init"]
+    assert recipe_from_json(data) == recipe
+    with pytest.raises(ArtifactError, match="not a whole number"):
+        recipe_from_json(data | {"word_classes": "many"})
+
+
 def test_fields_that_fit_only_together_may_be_set_one_by_one() -> None:
     narrow = ["encoder.width=16", "encoder.heads=2", "tokenizer=chars", "tokenizer.min_count=2"]
     for settings in (narrow, narrow[::-1]):

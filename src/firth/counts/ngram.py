@@ -18,6 +18,7 @@ from firth.counts.em import saved_array
 from firth.counts.recipe import NgramRecipe as NgramRecipe
 from firth.counts.saved import check_links, saved_json, saved_table
 from firth.counts.trie import Floats, Trie, WordIds, pack_counts, predictable_words
+from firth.decoding.sampling import Sampling
 from firth.errors import AbilityError, ArtifactError
 from firth.lm.language_model import (
     LanguageModel,
@@ -26,7 +27,6 @@ from firth.lm.language_model import (
     current_sentence,
     restore_spelling,
 )
-from firth.lm.sampling import Sampling
 from firth.text.layout import Layout, sentences_of
 from firth.tokens.tokenizer import BOS, EOS, Tokenizer
 

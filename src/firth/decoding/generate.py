@@ -11,11 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from firth.decoding.sampling import COLDEST, Sampling
 from firth.errors import ArgumentError
-from firth.lm.sampling import Sampling
 from firth.tokens.tokenizer import EOS
-
-_COLDEST = 1e-100  # a temperature below which logits overflow, and which is greedy anyway
 
 
 class DecoderState(Protocol):
@@ -64,7 +62,7 @@ def sample_tokens(log_probabilities: Tensor, uniform: Tensor, sampling: Sampling
     >>> [sample_tokens(logs, torch.tensor([u]), Sampling(top_k=2)).item() for u in (0.62, 0.63)]
     [0, 1]
     """
-    if sampling.temperature < _COLDEST:
+    if sampling.temperature < COLDEST:
         return log_probabilities.argmax(-1)
     ordered, order = log_probabilities.double().sort(stable=True, dim=-1, descending=True)
     if sampling.top_k is not None:

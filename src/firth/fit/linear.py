@@ -21,12 +21,14 @@ from firth.progress import note, progress
 from firth.recipes.values import override
 from firth.tasks.examples import TagExample, TextExample, numeric_labels, texts_of
 from firth.tasks.linear_classifier import LinearClassifier, NgramFeatures
-from firth.tasks.linear_tagger import FeatureExtractor, Floats, Ints, LinearTagger, WordFeatures
+from firth.tasks.linear_tagger import Floats, LinearTagger
 from firth.tasks.predictor import Predictor
 from firth.tasks.recipe import WITH_LINEAR, LinearRecipe
+from firth.tasks.tag_features import FeatureExtractor, Ints, WordFeatures
 from firth.text.scripts import script_counts
 from firth.tokens.coverage import note_poor_coverage
 from firth.tokens.tokenizer import Tokenizer
+from firth.tokens.word_classes import WordClasses
 
 COSTS, TAGGER_COSTS = (0.1, 1.0, 10.0, 100.0), (1.0, 10.0, 100.0)
 """Inverse regularisation strengths, of which the best on the dev examples is chosen."""
@@ -247,11 +249,17 @@ def are_characters(examples: Sequence[TagExample]) -> bool:
 
 
 def train_tagger(
-    recipe: LinearRecipe, tokenizer: Tokenizer, train: Sequence[TagExample], dev: Sequence[TagExample], seed: int
+    recipe: LinearRecipe,
+    tokenizer: Tokenizer,
+    train: Sequence[TagExample],
+    dev: Sequence[TagExample],
+    seed: int,
+    classes: WordClasses | None = None,
 ) -> tuple[LinearTagger, dict[str, Any]]:
-    """The tagger with the best cost on `dev`, and its metrics for the manifest."""
+    """The tagger with the best cost on `dev`, and its metrics for the manifest; it sees the `classes` of words."""
     train = [one for one in train if one.words]
-    extractor = FeatureExtractor(recipe)
+    extractor = FeatureExtractor(recipe, tokenizer.segmenter, classes)
+    recipe = replace(recipe, word_classes=extractor.classes is not None)
     counts = extractor.fit(train, recipe.min_count)
     index = {label: number for number, label in enumerate(recipe.labels)}
     tags = np.array([index[tag] for one in train for tag in one.tags or ()], dtype=np.int64)

@@ -44,7 +44,8 @@ def add_linear_part(config: FinetuneConfig, model: TaskModel) -> dict[str, Any]:
     linear = resolve_linear(plain, model.tokenizer)
     part: Any
     if config.task == "tag":
-        part, metrics = train_tagger(linear, model.tokenizer, config.train, config.dev, config.seed)
+        classes = None if config.random else model.base.word_classes
+        part, metrics = train_tagger(linear, model.tokenizer, config.train, config.dev, config.seed, classes)
     else:
         part, metrics = train_linear_classifier(linear, model.tokenizer, config.train, config.dev)
     found = measure_weights(model, part, config.dev, WEIGHTS if unset else (0.0, recipe.linear_weight, 1.0))

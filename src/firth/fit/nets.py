@@ -33,10 +33,11 @@ from firth.fit.source_mixture import SourceMixture, source_mixture
 from firth.fit.staged import StagedSource
 from firth.fit.trainer import NetTrainer, note_threads, torch_settings
 from firth.fit.units import note_units, recipe_columns
+from firth.fit.word_classes import learn_word_classes
 from firth.lm.language_model import UnknownWordModel
 from firth.memory import memory_available
 from firth.nets.batch import Batch
-from firth.nets.model import NetModel
+from firth.nets.model import WORD_CLASSES, NetModel
 from firth.nets.network import Vocabulary
 from firth.nets.recipe import NetRecipe
 from firth.nets.restore import make_model
@@ -88,11 +89,26 @@ def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None
     costs = TrainingCosts(vocabulary_of(tokenizer, store))
     recipe = _resolve(recipe, run, tokenizer, store, costs)
     resolve.require_memory(recipe, costs, memory_available())
+    began = time.monotonic()
+    heads = {} if start is not None else _word_classes(recipe, run, tokenizer, store, costs)
+    spent = time.monotonic() - began
     with torch_settings(run.threads):
-        trainer = open_trainer(recipe, run, tokenizer, store, start, costs, entities)
+        trainer = open_trainer(recipe, run, tokenizer, store, start, costs, entities, spent)
         trainer.train()
-        result = _result(trainer, run, tokenizer, store, start)
+        result = _result(trainer, run, tokenizer, store, heads if start is None else dict(start.heads))
         return result if run.knowledge is None else replace(result, metrics={**result.metrics, **links})
+
+
+def _word_classes(
+    recipe: NetRecipe, run: TrainingRun, tokenizer: Tokenizer, store: TokenStore, costs: TrainingCosts
+) -> dict[str, torch.Tensor]:
+    """The tensors of the classes of words, if the recipe wants them, found in as many words as the run has tokens."""
+    if not recipe.word_classes:
+        return {}
+    words = round(resolve.tokens_within(recipe, costs, run.budget, store.info.tokens))
+    found = learn_word_classes(store, tokenizer, recipe.word_classes, run.seed, run.threads, words)
+    arrays = {} if found is None else found.arrays()
+    return {WORD_CLASSES + name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def _without_common_words(recipe: NetRecipe, run: TrainingRun) -> TrainingRun:
@@ -130,8 +146,9 @@ def open_trainer(
     start: NetModel | None,
     costs: TrainingCosts | None = None,
     entities: KnowledgeArrays | None = None,
+    spent: float = 0.0,
 ) -> NetTrainer:
-    """A new or resumed run with its plan; the network reads `entities`."""
+    """A new or resumed run with its plan; the network reads `entities`. `spent` are seconds of its budget."""
     if recipe.learning.patience and run.valid is None:
         raise RecipeError("learning.patience waits for progress on held-out text: give some with --valid.")
     resolve.require_dropout(recipe)
@@ -143,13 +160,13 @@ def open_trainer(
     held_out_digest = valid.digest if valid else None
     checkpointer = run.checkpointer(settings, store, valid=held_out_digest, start=run.start, **knowledge)
     checkpoint = checkpointer.load() if checkpointer is not None else None
-    vectors, spent = None, 0.0
+    vectors = None
     if checkpoint is None and start is None and recipe.embedding.init == "vectors":
         tokens = resolve.vector_tokens(recipe, costs, run.budget, store.info.tokens)
         compile_kernels(tokenizer, store, recipe.embedding.width)
         began = time.monotonic()
         vectors = embedding_init(tokenizer, store, recipe.embedding.width, tokens, run.seed, run.threads)
-        spent = time.monotonic() - began
+        spent += time.monotonic() - began
     # Output layers depend on token counts: in further training, those of the original text.
     counted = vocabulary if start is None else Vocabulary(tokenizer.vocabulary, start.counts)
     module = make_training_module(recipe, counted, run.seed, vectors)
@@ -256,10 +273,11 @@ def _plan(
 
 
 def _result(
-    trainer: NetTrainer, run: TrainingRun, tokenizer: Tokenizer, store: TokenStore, start: NetModel | None
+    trainer: NetTrainer, run: TrainingRun, tokenizer: Tokenizer, store: TokenStore, heads: dict[str, torch.Tensor]
 ) -> TrainingResult:
+    """The trained model with its metrics; it keeps the `heads` of the one before."""
     module, state, recipe = trainer.module, trainer.state, trainer.recipe
-    heads = ({} if start is None else dict(start.heads)) | module.head_tensors()
+    heads = heads | module.head_tensors()
     once = np.flatnonzero(trainer.vocabulary.counts == 1)
     unknown_word_model = UnknownWordModel.train(tokenizer.vocabulary[word] for word in once.tolist() if word > MASK)
     model = make_model(recipe, module.network, tokenizer, run.corpus.layout, unknown_word_model, heads)

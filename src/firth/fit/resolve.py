@@ -47,7 +47,8 @@ _MIN_STEPS = 1000  # reached by smaller batches
 _MANY_TOKENS = 1e9  # from which a masked network needs no help to learn attention
 _VECTOR_RATIO = 10  # CBOW tokens per training token of the network
 _VECTOR_EPOCHS = 5  # at most
-_MIN_TEXT = 100_000  # tokens below which CBOW vectors are useless
+_MIN_TEXT = 100_000  # tokens below which vectors of words are useless
+_WORD_CLASSES = 1_000  # the finest of them
 _DROPOUTS = (
     "embedding.dropout",
     "embedding.token_dropout",
@@ -67,6 +68,7 @@ _RESOLVED = (
     "decoder.cross_init",
     "decoder.init",
     "learning.schedule",
+    "word_classes",
 )
 _FROM_TEXT = ("languages", "embedding.languages")
 _MIN_BATCH = 512
@@ -195,7 +197,7 @@ def small_run_defaults(recipe: NetRecipe, settings: Sequence[str], planned: floa
     if planned <= text and not any(objective.needs_dropout for objective in recipe.objectives):
         changes += [f"{name}=0" for name in _DROPOUTS if is_unset(settings, name) and _value(recipe, name)]
         reasons += ["no dropout, for there is less than one epoch"] if changes else []
-    if _MIN_TEXT < planned < _MANY_TOKENS and text > _MIN_TEXT and can_init_embeddings(recipe, settings):
+    if min(planned, text) > _MIN_TEXT and planned < _MANY_TOKENS and can_init_embeddings(recipe, settings):
         changes.append("embedding.init=vectors")
         reasons.append("embeddings initialised by CBOW")
     if planned < _MANY_TOKENS:
@@ -204,6 +206,10 @@ def small_run_defaults(recipe: NetRecipe, settings: Sequence[str], planned: floa
                 if is_unset(settings, f"{objective.name}.{field}", f"objectives.{objective.name}.{field}"):
                     changes.append(f"{objective.name}.{field}={value}")
                     reasons.append(reason)
+        has_words = min(planned, text) > _MIN_TEXT
+        if has_words and is_unset(settings, "word_classes") and _predicts_masked(recipe):
+            changes.append(f"word_classes={_WORD_CLASSES}")
+            reasons.append(f"{_WORD_CLASSES:,} classes of words for taggers")
         for change, reason in _initial_attention(recipe, changes).items():
             if is_unset(settings, change.partition("=")[0]):
                 changes.append(change)
@@ -214,19 +220,23 @@ def small_run_defaults(recipe: NetRecipe, settings: Sequence[str], planned: floa
 def _initial_attention(recipe: NetRecipe, changes: Sequence[str]) -> dict[str, str]:
     """Changes of the initial weights by which attention is learned from few tokens, and the reasons."""
     reads_source = can_match_tokens(recipe)
-    masked = any("masked" in one.predicts for one in (recipe, *recipe.second_networks.values()))
     found = {}
     if recipe.encoder.init == "fan-in":  # as large as its token vectors, which hardly change in a short run
         if not reads_source or "embedding.init=vectors" not in changes:
             return {}
         found["decoder.init=random"] = ""
-    if (masked or reads_source) and can_init_adjacent(recipe):
+    if (_predicts_masked(recipe) or reads_source) and can_init_adjacent(recipe):
         found["encoder.init=adjacent"] = "attention heads initialised to adjacent tokens"
     if reads_source:
         found["decoder.cross_init=matching"] = "cross-attention that starts by matching tokens"
         if recipe.learning.schedule == "inverse-sqrt":
             found["learning.schedule=linear"] = "a learning rate that falls linearly"
     return found
+
+
+def _predicts_masked(recipe: NetRecipe) -> bool:
+    """Whether the network, or a second one of its objectives, predicts masked tokens."""
+    return any("masked" in one.predicts for one in (recipe, *recipe.second_networks.values()))
 
 
 def can_init_embeddings(recipe: NetRecipe, settings: Sequence[str]) -> bool:

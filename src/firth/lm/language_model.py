@@ -15,8 +15,8 @@ from numba import njit
 
 from firth.abilities import Score, TextPiece
 from firth.errors import ArtifactError
-from firth.lm.generation import Generator
 from firth.lm.pieces import document_sizes, piece_batches
+from firth.lm.text_generator import TextGenerator
 from firth.summaries import SummarisedModel
 from firth.text.layout import Layout, sentences_of
 from firth.tokens.encoder import EncodedSentences, TextEncoder
@@ -78,7 +78,7 @@ def last_sentences(stream: TokenStream, tokens: int) -> TokenStream:
     return TokenStream(stream.ids[bounds[0] :], bounds - bounds[0], stream.starts_document[begin:])
 
 
-class LanguageModel(SummarisedModel, Generator):
+class LanguageModel(SummarisedModel, TextGenerator):
     """A language model over ids. A history is the list of ids before the one to predict; EOS ends each sentence."""
 
     score_kind: Literal["causal", "pseudo"] = "causal"  # log-probabilities of texts, or pseudo-log-likelihoods

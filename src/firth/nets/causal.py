@@ -13,8 +13,8 @@ from torch import Tensor
 
 from firth.abilities import Score, TextPiece
 from firth.decoding.generate import generate, sample_stepwise
+from firth.decoding.sampling import Sampling
 from firth.lm.language_model import LanguageModel, TokenStream, current_sentence
-from firth.lm.sampling import Sampling
 from firth.nets.batch import Batch
 from firth.nets.combination import RECURRENT
 from firth.nets.encoders.encoder import Encoder

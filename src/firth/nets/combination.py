@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from firth.errors import RecipeError
+from firth.nets.field_checks import check_ranges
 from firth.nets.objective import PAIRS
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def check_combination(recipe: NetRecipe) -> None:
     _check_languages(recipe)
     _check_sentence(recipe)
     recipe.entities.check(recipe)
+    check_ranges(recipe, word_classes=(0, 30_000))
 
 
 def _check_sentence(recipe: NetRecipe) -> None:

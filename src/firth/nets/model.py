@@ -27,7 +27,10 @@ from firth.summaries import SummarisedModel
 from firth.text.layout import Layout
 from firth.tokens.encoder import TextEncoder
 from firth.tokens.tokenizer import EOS, FIRST_WORD, Tokenizer
+from firth.tokens.word_classes import WordClasses
 
+WORD_CLASSES = "heads.word_classes."
+"""Prefix of the tensors of the classes of words."""
 _CHUNK = 4096  # tokens whose vectors are computed at once
 
 
@@ -59,6 +62,12 @@ class NetModel(SummarisedModel, ChecksArguments):
         """The arrays that an artifact saves: parameters by name, shared ones once."""
         tensors = own_tensors(self.network) | self.heads
         return pack_arrays(tensors) | {"spelling": self.unknown_word_model.counts, "counts": self.counts}
+
+    @cached_property
+    def word_classes(self) -> WordClasses | None:
+        """The classes of the words of the training text, if it was trained to tell them."""
+        own = {name: one.numpy() for name, one in self.heads.items() if name.startswith(WORD_CLASSES)}
+        return WordClasses.restore({name.removeprefix(WORD_CLASSES): array for name, array in own.items()})
 
     @property
     def start_token(self) -> int:

@@ -324,6 +324,8 @@ class NetRecipe:
     """A causal Transformer, or an LSTM, that attends to the encoder's states of a source, and predicts (Vaswani et al.
     2017)."""
     entities: EntitiesRecipe = field(default_factory=EntitiesRecipe)
+    word_classes: int = 0
+    """Classes of words to find in the text, the finest of three levels: features of linear taggers; 0: none."""
     languages: tuple[str, ...] = ()
     """The names of the language embeddings."""
     language: str = ""

@@ -60,7 +60,9 @@ def restore_net(recipe: NetRecipe, arrays: Arrays, tokenizer: Tokenizer, layout:
     if not network.output.is_sound() or not np.array_equal(codes, _byte_codes(network)):
         raise ArtifactError("the tables of the network do not fit its vocabulary: copy the folder again, or train it.")
     heads = {name: _copy(array) for name, array in arrays.items() if name.startswith(HEADS)}
-    return make_model(recipe, network, tokenizer, layout, unknown_word_model, heads)
+    model = make_model(recipe, network, tokenizer, layout, unknown_word_model, heads)
+    _ = model.word_classes  # which are checked
+    return model
 
 
 def load_tensors(network: nn.Module, arrays: Arrays) -> None:

@@ -34,6 +34,8 @@ _TYPES = {
     NAMED_TASKS: "named tasks",
 }
 _WRONG = object()
+_ADDED = frozenset({"word_classes", "training_samples", "cross_init", "linear", "linear_weight"})
+"""Fields that earlier artifacts of this format lack: their defaults mean what was done before they existed."""
 
 
 def recipe_to_json(recipe: Recipe) -> dict[str, Any]:
@@ -98,7 +100,7 @@ def _from_json(kind: type, data: Any, where: str) -> Any:
         raise ArtifactError(f"{where} is {data!r:.80}, not an object with fields: write it again with firth train.")
     if unknown := sorted(set(data) - set(hints)):
         raise ArtifactError(f"{where} has unknown fields ({', '.join(unknown):.80}): upgrade Firth to read it.")
-    if missing := sorted(set(hints) - set(data)):
+    if missing := sorted(set(hints) - set(data) - _ADDED):
         raise ArtifactError(
             f"{where} lacks {', '.join(missing)}: it was made by another Firth; train or import it again."
         )

@@ -344,6 +344,8 @@ class LinearRecipe:
     best on the dev examples."""
     scheme: Scheme = "plain"
     """tag: tagging scheme, which predictions never violate."""
+    word_classes: bool = False
+    """tag: features of the classes of words that the network has, beside which the model is trained."""
 
     def __post_init__(self) -> None:
         if self.form not in _FORMS[self.task]:

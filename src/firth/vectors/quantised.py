@@ -11,6 +11,7 @@ import numpy.typing as npt
 from firth.errors import AbilityError
 from firth.text.layout import Layout
 from firth.tokens.tokenizer import Tokenizer
+from firth.vectors.kmeans import find_centroids, nearest_centroids
 from firth.vectors.lookup import saved_counts, saved_vector, wrong_array
 from firth.vectors.model import VectorModel
 from firth.vectors.neighbours import Floats
@@ -18,9 +19,7 @@ from firth.vectors.phrases import saved_phrases
 from firth.vectors.recipe import QuantisedRecipe
 
 _CODES = 256
-_ROUNDS = 15  # of k-means
 _SAMPLE = 50_000  # vectors that k-means is run on
-_BLOCK = 8192  # vectors assigned at once
 
 
 class QuantisedModel(VectorModel):
@@ -87,31 +86,9 @@ def quantise_product(vectors: Floats, parts: int, seed: int = 0) -> tuple[npt.ND
     codes, books = np.zeros((len(vectors), parts), dtype=np.uint8), np.zeros((parts, _CODES, width), np.float32)
     for part in range(parts):
         columns = slice(part * width, (part + 1) * width)
-        books[part] = _kmeans(np.ascontiguousarray(sample[:, columns]), rng)
-        for begin in range(0, len(vectors), _BLOCK):
-            codes[begin : begin + _BLOCK, part] = _nearest(units[begin : begin + _BLOCK, columns], books[part])
+        books[part] = find_centroids(np.ascontiguousarray(sample[:, columns]), _CODES, rng)
+        codes[:, part] = nearest_centroids(units[:, columns], books[part])
     return codes, norms, books
-
-
-def _kmeans(rows: Floats, rng: np.random.Generator) -> Floats:
-    """256 centroids of rows; those that no row is nearest to stay where they are."""
-    centroids = (
-        rows[rng.integers(0, len(rows), _CODES)] if len(rows) < _CODES else rows[rng.permutation(len(rows))[:_CODES]]
-    )
-    centroids = np.array(centroids, dtype=np.float32)
-    for _ in range(_ROUNDS):
-        owner = _nearest(rows, centroids)
-        counts = np.bincount(owner, minlength=_CODES)
-        sums = np.zeros((_CODES, rows.shape[1]))
-        np.add.at(sums, owner, rows)
-        has_rows = counts > 0
-        centroids[has_rows] = sums[has_rows] / counts[has_rows, None]
-    return centroids
-
-
-def _nearest(rows: Floats, centroids: Floats) -> npt.NDArray[np.int64]:
-    scores = rows @ centroids.T - np.einsum("ij,ij->i", centroids, centroids) / 2
-    return np.asarray(scores.argmax(axis=1))
 
 
 def restore_quantised(

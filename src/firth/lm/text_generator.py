@@ -1,4 +1,4 @@
-"""Generator: text generation from next-token probabilities."""
+"""TextGenerator: text generation from next-token probabilities."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from firth.arguments import ChecksArguments
+from firth.decoding.sampling import Sampling, sampling_probabilities
 from firth.errors import AbilityError
-from firth.lm.sampling import Sampling, sampling_probabilities
 from firth.tokens.tokenizer import EOS, Tokenizer
 
 
-class Generator(ChecksArguments, ABC):
+class TextGenerator(ChecksArguments, ABC):
     """A model that generates text token by token."""
 
     tokenizer: Tokenizer

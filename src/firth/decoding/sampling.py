@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from firth.errors import ArgumentError, ArtifactError
 
-_COLDEST = 1e-100  # a temperature below which logits overflow, and which is greedy anyway
+COLDEST = 1e-100  # a temperature below which logits overflow, and which is greedy anyway
 
 
 class Sampling(NamedTuple):
@@ -41,7 +41,7 @@ def sampling_probabilities(log_probabilities: npt.NDArray[np.float64], sampling:
     >>> sampling_probabilities(np.log([0.5, 0.3, 0.2]), Sampling(top_k=2)).round(3).tolist()
     [0.625, 0.375, 0.0]
     """
-    if sampling.temperature < _COLDEST:
+    if sampling.temperature < COLDEST:
         return np.asarray(np.arange(log_probabilities.size) == log_probabilities.argmax(), dtype=np.float64)
     weights = log_probabilities / sampling.temperature
     weights = np.exp(weights - weights.max())
