@@ -128,6 +128,27 @@ def test_a_pair_is_both_texts_and_what_they_share(words: Tokenizer) -> None:
     assert not nothing.any()
 
 
+def test_a_pair_is_what_its_texts_share_and_what_only_one_has(words: Tokenizer) -> None:
+    made = features(words, TEXTS, ngrams=1, weighting="counts", task="pair", differences=True)
+    size, places = made.keys.size, {word: made.keys.tolist().index(words.id(word) + 1) for word in ("the", "cat", "a")}
+    row = made.matrix([TextExample("the cat sat", "a cat and a cat")]).toarray()[0]
+    assert row.size == made.columns == 4 * size + 8
+    second, shared, only_second, only_first = np.split(row[: 4 * size], 4)
+    assert second[places["cat"]] == 2
+    assert np.flatnonzero(shared).tolist() == [places["cat"]]
+    assert (only_second[places["a"]], only_second[places["cat"]]) == (2, 0)
+    assert (only_first[places["the"]], only_first[places["cat"]]) == (1, 0)
+    assert second == pytest.approx(only_second + 2 * shared)
+    first, other = 3, np.count_nonzero(second)
+    expected = [
+        *(2 / math.sqrt(3 * 9), 1 / first, 1 / other, 0),
+        *(math.log(1 + first) / 3, math.log(1 + other) / 3, (first - 1) / 10, (other - 1) / 10),
+    ]
+    assert row[4 * size :] == pytest.approx(expected)
+    assert made.matrix([TextExample("the cat", "cat")]).toarray()[0, 4 * size + 3] == 1  # has all of the second
+    assert not made.matrix([TextExample("", "")]).toarray().any()
+
+
 def test_characters_are_read_as_the_tokenizer_reads_letters(words: Tokenizer) -> None:
     recipe = dataclasses.replace(words.recipe, lowercase=True, normalise="nfkc")
     folded = train_tokenizer(recipe, read_corpus([TEXTS]))

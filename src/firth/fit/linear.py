@@ -119,6 +119,8 @@ def resolve_linear(config: FinetuneConfig, tokenizer: Tokenizer) -> LinearRecipe
     )
     if config.task == "tag":
         plain = replace(plain, scheme=scheme_of([one.tags for one in config.train]))
+    elif config.task == "pair":
+        plain = replace(plain, differences=True)
     settable = _SETTABLE_TAG if config.task == "tag" else _SETTABLE
     recipe = cast(LinearRecipe, override(plain, config.settings))
     if replace(plain, **{name: getattr(recipe, name) for name in settable}) != recipe:

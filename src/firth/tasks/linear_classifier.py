@@ -3,7 +3,8 @@
     score(label, text) = bias(label) + sum over n-grams of weight(label, n-gram) * value(n-gram, text)
 
 With tf-idf, value = count * (log((1 + texts) / (1 + texts with the n-gram)) + 1), normalised to unit length. The
-features of a pair are the values of both texts, their elementwise minimum, and their cosine.
+features of a pair are the values of the second text, the elementwise minimum with those of the first, the values of
+n-grams that only one of them has, their cosine, and how many n-grams they share and do not.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ Ints = npt.NDArray[np.int64]
 _MAX_CHARACTERS = 1 << 22  # whose n-grams are held in memory
 _CODE_POINTS = 0x110000
 _TINY = 1e-30
+_OVERLAPS = 7  # columns of `_overlaps`
 _DAMAGED = "the arrays of the linear model are damaged: copy the folder again, or train it again."
 
 
@@ -49,7 +51,9 @@ class NgramFeatures:
     @property
     def columns(self) -> int:
         """Number of columns of the matrix."""
-        return 3 * self.keys.size + 1 if self.recipe.task == "pair" else self.keys.size
+        if self.recipe.task != "pair":
+            return int(self.keys.size)
+        return 4 * self.keys.size + 1 + _OVERLAPS if self.recipe.differences else 3 * self.keys.size + 1
 
     def fit(self, examples: Sequence[TextExample]) -> None:
         """Choose the n-grams that occur in enough texts and compute their IDF."""
@@ -77,8 +81,12 @@ class NgramFeatures:
         if self.recipe.task == "classify":
             return first
         second = self.values([one.other or "" for one in examples])
-        cosines = sparse.csr_array(_cosines(first, second)[:, None])
-        return sparse.hstack([first, second, first.minimum(second), cosines], format="csr")
+        shared, cosines = first.minimum(second), sparse.csr_array(_cosines(first, second)[:, None])
+        if not self.recipe.differences:
+            return sparse.hstack([first, second, shared, cosines], format="csr")
+        only_second, only_first = second - second.multiply(first.sign()), first - first.multiply(second.sign())
+        overlaps = sparse.csr_array(_overlaps(first, second))
+        return sparse.hstack([second, shared, only_second, only_first, cosines, overlaps], format="csr")
 
     def values(self, texts: Sequence[str]) -> Any:
         """(texts, n-grams): the sparse matrix of values."""
@@ -172,6 +180,23 @@ def _cosines(first: Any, second: Any) -> npt.NDArray[np.float64]:
     products = np.asarray(first.multiply(second).sum(axis=1))
     lengths = np.sqrt(np.asarray(first.power(2).sum(axis=1)) * np.asarray(second.power(2).sum(axis=1)))
     return np.asarray(products / np.maximum(lengths, _TINY))
+
+
+def _overlaps(first: Any, second: Any) -> npt.NDArray[np.float64]:
+    """(rows, 7): the fractions of the distinct n-grams of each text that the other has, and whether it has all of the
+    second; the logarithms of their numbers; the numbers that only one has. About as large as the other features.
+
+    >>> from scipy import sparse
+    >>> one, two = (sparse.csr_array([row]) for row in ([0.6, 0.8, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]))
+    >>> _overlaps(one, two)[0, :3].tolist()
+    [0.5, 1.0, 1.0]
+    """
+    sizes = [np.asarray(one.sign().sum(axis=1)) for one in (first, second)]
+    shared = np.asarray(first.sign().multiply(second.sign()).sum(axis=1))
+    shares = [shared / np.maximum(size, 1) for size in sizes]
+    has_all = (shares[1] == 1).astype(np.float64)
+    logarithms, rest = [np.log1p(size) / 3 for size in sizes], [(size - shared) / 10 for size in sizes]
+    return np.stack([*shares, has_all, *logarithms, *rest], axis=1)
 
 
 class LinearClassifier(Predictor):

@@ -344,6 +344,8 @@ class LinearRecipe:
     best on the dev examples."""
     scheme: Scheme = "plain"
     """tag: tagging scheme, which predictions never violate."""
+    differences: bool = False
+    """pair: features of n-grams that only one of the texts has, instead of all of the first one."""
     word_classes: bool = False
     """tag: features of the classes of words that the network has, beside which the model is trained."""
 
