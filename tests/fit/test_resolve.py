@@ -109,6 +109,7 @@ def test_defaults_of_small_runs() -> None:
     )
     assert chosen.word_classes == 1000
     assert resolve.small_run_defaults(gpt(), [], planned=1e6, text=10**7).recipe.word_classes == 0
+    assert resolve.small_run_defaults(bert(), [], 1e6, 10**7, has_words=False).recipe.word_classes == 0
     for given, size in ((["word_classes=0"], 10**7), ([], 10**4)):
         assert resolve.small_run_defaults(bert(), given, planned=1e6, text=size).recipe.word_classes == 0
     assert resolve.small_run_defaults(bert(), [], planned=1e6, text=10**4).recipe.embedding.init == "random"

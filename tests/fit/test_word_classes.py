@@ -24,6 +24,7 @@ from firth.tokens.build import open_store
 from firth.tokens.recipe import TokenizerRecipe
 from firth.tokens.tokenizer import FIRST_WORD, UNK, Tokenizer
 from firth.tokens.train import train_tokenizer
+from firth.tokens.word_classes import is_chinese
 
 SYLLABLES = ("bo", "da", "ki", "mu", "re", "so")
 NAMES = ["".join(one) for one in product(SYLLABLES, repeat=3)]
@@ -114,6 +115,9 @@ def test_chinese_text_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     store = open_store(read_corpus([lines]), tokenizer)
     assert word_text(store, tokenizer, 10_000).total > 1000
     assert learn_word_classes(store, tokenizer, 8, 0, 1) is None
+    assert is_chinese(store, tokenizer.vocabulary)
+    english = tokenizer_of(sentences(30), model="words", min_count=1)
+    assert not is_chinese(open_store(read_corpus([sentences(30)]), english), english.vocabulary)
 
 
 def test_a_tagger_knows_words_that_no_example_has(model: Path, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from firth.fit.source_mixture import SourceMixture, source_mixture
 from firth.fit.staged import StagedSource
 from firth.fit.trainer import NetTrainer, note_threads, torch_settings
 from firth.fit.units import note_units, recipe_columns
-from firth.fit.word_classes import learn_word_classes
+from firth.fit.word_classes import learn_word_classes, word_text
 from firth.lm.language_model import UnknownWordModel
 from firth.memory import memory_available
 from firth.nets.batch import Batch
@@ -89,9 +89,7 @@ def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None
     costs = TrainingCosts(vocabulary_of(tokenizer, store))
     recipe = _resolve(recipe, run, tokenizer, store, costs)
     resolve.require_memory(recipe, costs, memory_available())
-    began = time.monotonic()
-    heads = {} if start is not None else _word_classes(recipe, run, tokenizer, store, costs)
-    spent = time.monotonic() - began
+    heads, spent = ({}, 0.0) if start is not None else _word_classes(recipe, run, tokenizer, store, costs)
     with torch_settings(run.threads):
         trainer = open_trainer(recipe, run, tokenizer, store, start, costs, entities, spent)
         trainer.train()
@@ -101,14 +99,18 @@ def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None
 
 def _word_classes(
     recipe: NetRecipe, run: TrainingRun, tokenizer: Tokenizer, store: TokenStore, costs: TrainingCosts
-) -> dict[str, torch.Tensor]:
-    """The tensors of the classes of words, if the recipe wants them, found in as many words as the run has tokens."""
+) -> tuple[dict[str, torch.Tensor], float]:
+    """The tensors of the classes of words, found in as many words as the run has tokens, and the seconds it took."""
     if not recipe.word_classes:
-        return {}
+        return {}, 0.0
     words = round(resolve.tokens_within(recipe, costs, run.budget, store.info.tokens))
+    compile_kernels(tokenizer, store, recipe.embedding.width)
+    word_text(store, tokenizer, 0)  # which is also compiled
+    began = time.monotonic()
     found = learn_word_classes(store, tokenizer, recipe.word_classes, run.seed, run.threads, words)
     arrays = {} if found is None else found.arrays()
-    return {WORD_CLASSES + name: torch.from_numpy(array) for name, array in arrays.items()}
+    heads = {WORD_CLASSES + name: torch.from_numpy(array) for name, array in arrays.items()}
+    return heads, time.monotonic() - began
 
 
 def _without_common_words(recipe: NetRecipe, run: TrainingRun) -> TrainingRun:

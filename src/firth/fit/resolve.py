@@ -21,6 +21,7 @@ from firth.recipes.nets import SIZES, resize
 from firth.recipes.values import known_fields, override
 from firth.text.corpus import Corpus
 from firth.tokens.store import TokenStore
+from firth.tokens.word_classes import is_chinese
 
 if TYPE_CHECKING:
     from firth.fit.cost import TrainingCosts
@@ -182,12 +183,15 @@ def resolve_rest(
         if batch < recipe.learning.batch:
             reasons.append(f"batches of {batch} tokens")
             recipe = replace(recipe, learning=replace(recipe.learning, batch=batch))
-    recipe, reason = small_run_defaults(recipe, settings, planned, store.info.tokens)
+    has_words = not is_chinese(store, costs.vocabulary.tokens)
+    recipe, reason = small_run_defaults(recipe, settings, planned, store.info.tokens, has_words=has_words)
     return Resolved(recipe, ", ".join([*reasons, *([reason] if reason else [])]))
 
 
-def small_run_defaults(recipe: NetRecipe, settings: Sequence[str], planned: float, text: int) -> Resolved:
-    """The recipe with defaults for few training tokens.
+def small_run_defaults(
+    recipe: NetRecipe, settings: Sequence[str], planned: float, text: int, *, has_words: bool = True
+) -> Resolved:
+    """The recipe with defaults for few training tokens; `has_words`: the words of the text may have classes.
 
     Published recipes are for runs of days. Within one epoch nothing overfits, so dropout only costs; masked models get
     a higher masking rate (Wettig et al. 2023) and heads initialised to attend to adjacent tokens; embeddings are
@@ -206,7 +210,7 @@ def small_run_defaults(recipe: NetRecipe, settings: Sequence[str], planned: floa
                 if is_unset(settings, f"{objective.name}.{field}", f"objectives.{objective.name}.{field}"):
                     changes.append(f"{objective.name}.{field}={value}")
                     reasons.append(reason)
-        has_words = min(planned, text) > _MIN_TEXT
+        has_words = has_words and min(planned, text) > _MIN_TEXT
         if has_words and is_unset(settings, "word_classes") and _predicts_masked(recipe):
             changes.append(f"word_classes={_WORD_CLASSES}")
             reasons.append(f"{_WORD_CLASSES:,} classes of words for taggers")

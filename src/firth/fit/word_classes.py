@@ -14,11 +14,10 @@ import numpy.typing as npt
 
 from firth.cores import cores
 from firth.progress import note
-from firth.text.segment import HAN
 from firth.tokens import _unit_kernels as kernels
 from firth.tokens.store import TokenStore
 from firth.tokens.tokenizer import FIRST_WORD, UNK, Tokenizer
-from firth.tokens.word_classes import WordClasses, class_counts, word_key
+from firth.tokens.word_classes import WordClasses, class_counts, is_chinese, word_key
 from firth.vectors.job import VectorJob
 from firth.vectors.kmeans import find_centroids, nearest_centroids
 from firth.vectors.loop import auto_epochs
@@ -31,7 +30,6 @@ _MIN_COUNT = 5
 _EPOCHS, _LONG = 3, 2_000_000  # of skip-gram over texts of as many words or more
 _DIMENSION = 100
 _MIN_TEXT = 10  # words for each class
-_SAMPLE = 10_000  # tokens that tell whether a text is Chinese
 
 
 def learn_word_classes(
@@ -41,7 +39,7 @@ def learn_word_classes(
 
     None if it is too small, or mostly Chinese: features of characters have no classes.
     """
-    if _is_chinese(store, tokenizer):
+    if is_chinese(store, tokenizer.vocabulary):
         return None
     text = word_text(store, tokenizer, min(words, _MAX_WORDS))
     known = len(text.words) - FIRST_WORD
@@ -54,12 +52,6 @@ def learn_word_classes(
     job = VectorJob(text=text, tokenizer=tokenizer, layout="lines", seed=seed, threads=cores(threads))
     vectors = np.asarray(train_word2vec(recipe, job).model.vectors)[FIRST_WORD:]
     return _cluster(text.words[FIRST_WORD:], vectors, finest, seed)
-
-
-def _is_chinese(store: TokenStore, tokenizer: Tokenizer) -> bool:
-    """Whether most tokens at the beginning of a text have Chinese characters."""
-    sample = np.asarray(store.ids[:_SAMPLE])
-    return sum(HAN.search(tokenizer.vocabulary[one]) is not None for one in sample.tolist()) > sample.size / 2
 
 
 def _cluster(words: Sequence[str], vectors: npt.NDArray[np.floating[Any]], finest: int, seed: int) -> WordClasses:

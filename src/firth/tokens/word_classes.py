@@ -14,12 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from firth.errors import ArtifactError
+from firth.text.segment import HAN
+from firth.tokens.store import TokenStore
 
 UNKNOWN = -1
 """The class of a word that the text does not have."""
 LEVELS = 3
 _FINER = 5
 """Classes of a level for each of the one before."""
+_SAMPLE = 10_000  # tokens that tell whether a text is Chinese
 
 
 def class_counts(finest: int) -> tuple[int, ...]:
@@ -35,6 +38,12 @@ def word_key(word: str) -> int:
     """A platform-independent signed hash of the lower-cased word."""
     spelling = word.lower().encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(spelling, digest_size=8).digest(), "little", signed=True)
+
+
+def is_chinese(store: TokenStore, vocabulary: Sequence[str]) -> bool:
+    """Whether most tokens at the beginning of a text have Chinese characters."""
+    sample = np.asarray(store.ids[:_SAMPLE])
+    return sum(HAN.search(vocabulary[one]) is not None for one in sample.tolist()) > sample.size / 2
 
 
 @dataclass(frozen=True, eq=False)
