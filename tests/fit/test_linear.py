@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def vectorizer(words: Tokenizer, min_df: int = 2) -> TfidfVectorizer:
 @pytest.mark.parametrize("cost", [1.0, 10.0])
 def test_probabilities_are_those_of_scikit_learn(labels: int, cost: float, words: Tokenizer) -> None:
     items = [(str(len(line.split()) % labels), line) for line in LINES]
-    model, _ = train_model(words, items, f"cost={cost}")
+    model, _ = train_model(words, items, f"cost={cost}", "weighting=tfidf")
     cut = len(items) * 3 // 4
     theirs = make_pipeline(vectorizer(words), LogisticRegression(C=cost, max_iter=1000))
     theirs.fit([text for _, text in items[:cut]], [label for label, _ in items[:cut]])
@@ -114,7 +115,7 @@ def test_probabilities_are_those_of_scikit_learn(labels: int, cost: float, words
 
 def test_several_labels_are_one_regression_each(words: Tokenizer) -> None:
     items = [([one for one in ("w1", "w2", "w3") if one in line.split()] + ["all"], line) for line in LINES]
-    model, facts = train_model(words, items, "cost=1")
+    model, facts = train_model(words, items, "cost=1", "weighting=tfidf")
     assert model.labels == ("all", "w1", "w2", "w3")
     assert facts["costs"][0]["macro_f1"] > 0.5
     cut = len(items) * 3 // 4
@@ -242,7 +243,14 @@ def test_chinese_words_are_read_as_characters(model: str, text: str, features: s
     train(model, [[text]], out=tmp_path / "t", settings=["min_count=1"], threads=1, reload=False)
     examples = [TextExample(text, labels=(label,)) for label in "ab"]
     tuning = FinetuneConfig(task="classify", train=examples, dev=examples, out=tmp_path / "m")
-    assert resolve_linear(tuning, load(tmp_path / "t")).features == features
+    found = resolve_linear(tuning, load(tmp_path / "t"))
+    assert found.features == features
+    assert (found.ngrams, found.weighting) == (2 if "models" in text else 3, "ratio")
+    pairs = [replace(one, other=text) for one in examples]
+    found = resolve_linear(replace(tuning, task="pair", train=pairs, dev=pairs), load(tmp_path / "t"))
+    assert (found.ngrams, found.weighting, found.differences) == (2, "tfidf", True)
+    plain = resolve_linear(replace(tuning, settings=("ngrams=1", "weighting=binary")), load(tmp_path / "t"))
+    assert (plain.ngrams, plain.weighting) == (1, "binary")
 
 
 @pytest.mark.shared

@@ -76,6 +76,41 @@ def test_tfidf_by_hand(words: Tokenizer) -> None:
     assert np.count_nonzero(row) == 3
 
 
+def test_ratios_by_hand(words: Tokenizer) -> None:
+    """tf-idf times the largest |log p / q| over the labels, of unit length."""
+    recipe = LinearRecipe(tokenizer=words.recipe, features="tokens", ngrams=1, min_count=1, weighting="ratio")
+    made = NgramFeatures(dataclasses.replace(recipe, labels=("pet", "move", "none")), words)
+    labelled = [("the cat", ("pet",)), ("a dog", ("pet",)), ("the dog sat", ("move",)), ("the the cat", ())]
+    made.fit([TextExample(text, labels=labels) for text, labels in labelled])
+    columns = {words.vocabulary[key - 1]: column for column, key in enumerate(made.keys.tolist())}
+    assert set(columns) == {"the", "cat", "a", "dog", "sat"}
+    # Texts with each word that have a label and that have it not, and one more; their sums over the five words.
+    with_label = {"pet": {"the": 1, "cat": 1, "a": 1, "dog": 1, "sat": 0}, "move": {"the": 1, "dog": 1, "sat": 1}}
+    texts = {"the": 3, "cat": 2, "a": 1, "dog": 2, "sat": 1}
+
+    def ratio(word: str) -> float:
+        found = []
+        for counts in (with_label["pet"], with_label["move"], {}):
+            p, q = ({one: 1 + given for one, given in each.items()} for each in (
+                {one: counts.get(one, 0) for one in texts}, {one: texts[one] - counts.get(one, 0) for one in texts},
+            ))  # fmt: skip
+            found.append(abs(math.log((p[word] / sum(p.values())) / (q[word] / sum(q.values())))))
+        return max(found)
+
+    scales = {word: (math.log(5 / (1 + texts[word])) + 1) * ratio(word) for word in texts}
+    for word, scale in scales.items():
+        assert made.idf[columns[word]] == pytest.approx(scale)
+    row = made.values(["the dog"]).toarray()[0]
+    length = math.hypot(scales["the"], scales["dog"])
+    assert (row[columns["the"]], row[columns["dog"]]) == pytest.approx((scales["the"] / length, scales["dog"] / length))
+
+
+def test_ratios_need_labels_of_texts() -> None:
+    for task, form in (("pair", "single"), ("pair", "number"), ("tag", "single")):
+        with pytest.raises(RecipeError, match="weighting=ratio needs texts with labels"):
+            LinearRecipe(task=task, form=form, weighting="ratio")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("weighting", ["tfidf", "binary", "counts"])
 @pytest.mark.parametrize(("ngrams", "min_count"), [(1, 1), (2, 2), (3, 1)])
 @pytest.mark.parametrize("room", [1, 1 << 22])

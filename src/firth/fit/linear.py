@@ -121,6 +121,8 @@ def resolve_linear(config: FinetuneConfig, tokenizer: Tokenizer) -> LinearRecipe
         plain = replace(plain, scheme=scheme_of([one.tags for one in config.train]))
     elif config.task == "pair":
         plain = replace(plain, differences=True)
+    else:
+        plain = replace(plain, weighting="ratio", ngrams=3 if _is_chinese(config.train) else 2)
     settable = _SETTABLE_TAG if config.task == "tag" else _SETTABLE
     recipe = cast(LinearRecipe, override(plain, config.settings))
     if replace(plain, **{name: getattr(recipe, name) for name in settable}) != recipe:

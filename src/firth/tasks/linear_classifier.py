@@ -2,15 +2,16 @@
 
     score(label, text) = bias(label) + sum over n-grams of weight(label, n-gram) * value(n-gram, text)
 
-With tf-idf, value = count * (log((1 + texts) / (1 + texts with the n-gram)) + 1), normalised to unit length. The
-features of a pair are the values of the second text, the elementwise minimum with those of the first, the values of
-n-grams that only one of them has, their cosine, and how many n-grams they share and do not.
+With tf-idf, value = count * (log((1 + texts) / (1 + texts with the n-gram)) + 1), normalised to unit length. With
+ratios the factor is multiplied by how much the n-gram tells of a label, as in the features of Wang and Manning (2012).
+The features of a pair are the values of the second text, the elementwise minimum with those of the first, the values
+of n-grams that only one of them has, their cosine, and how many n-grams they share and do not.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -27,6 +28,7 @@ Ints = npt.NDArray[np.int64]
 _MAX_CHARACTERS = 1 << 22  # whose n-grams are held in memory
 _CODE_POINTS = 0x110000
 _TINY = 1e-30
+_LEAST_RATIO = 1e-3
 _OVERLAPS = 7  # columns of `_overlaps`
 _DAMAGED = "the arrays of the linear model are damaged: copy the folder again, or train it again."
 
@@ -70,8 +72,30 @@ class NgramFeatures:
             )
         self.keys = keys[kept]
         self.idf = np.ones(self.keys.size)
-        if self.recipe.weighting == "tfidf":
+        if self.is_scaled:
             self.idf = np.log((1 + len(texts)) / (1 + document_counts[kept])) + 1
+        if self.recipe.weighting == "ratio":
+            self.idf *= self._ratios(examples)
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether counts are multiplied by the factors of the n-grams."""
+        return self.recipe.weighting in ("tfidf", "ratio")
+
+    def _ratios(self, examples: Sequence[TextExample]) -> npt.NDArray[np.float64]:
+        """How much each n-gram tells of a label: the largest |log p / q| over the labels.
+
+        p is its relative frequency in the texts with a label, q that in the others, each counted once more.
+        """
+        counts = self._stacked([one.text for one in examples], self._counts).sign()
+        found = np.full(self.keys.size, _LEAST_RATIO)
+        total = np.asarray(counts.sum(axis=0))
+        for label in self.recipe.labels:
+            has_label = np.array([label in (one.labels or ()) for one in examples], dtype=np.float64)
+            with_label = has_label @ counts
+            p, q = 1 + with_label, 1 + total - with_label
+            np.maximum(found, np.abs(np.log((p / p.sum()) / (q / q.sum()))), out=found)
+        return found
 
     def matrix(self, examples: Sequence[TextExample]) -> Any:
         """(examples, columns): the sparse feature matrix."""
@@ -90,23 +114,30 @@ class NgramFeatures:
 
     def values(self, texts: Sequence[str]) -> Any:
         """(texts, n-grams): the sparse matrix of values."""
+        return self._stacked(texts, self._values)
+
+    def _stacked(self, texts: Sequence[str], read: Callable[[Sequence[str]], Any]) -> Any:
         from scipy import sparse
 
-        return sparse.vstack([self._values(part) for part in _blocks(texts)], format="csr")
+        return sparse.vstack([read(part) for part in _blocks(texts)], format="csr")
 
     def _values(self, texts: Sequence[str]) -> Any:
-        from scipy import sparse
-
         from firth.vectors.bag import apply_idf
+
+        counts = self._counts(texts)
+        if self.is_scaled:
+            return apply_idf(counts, self.idf).astype(np.float64)
+        return counts.sign() if self.recipe.weighting == "binary" else counts
+
+    def _counts(self, texts: Sequence[str]) -> Any:
+        """(texts, n-grams): the sparse matrix of counts."""
+        from scipy import sparse
 
         keys, rows = self.find(texts)
         columns = np.searchsorted(self.keys, keys)
         known = np.append(self.keys, -1)[columns] == keys
         indices = rows[known], columns[known]
-        counts = sparse.coo_array((np.ones(indices[0].size), indices), shape=(len(texts), self.keys.size)).tocsr()
-        if self.recipe.weighting == "tfidf":
-            return apply_idf(counts, self.idf).astype(np.float64)
-        return counts.sign() if self.recipe.weighting == "binary" else counts
+        return sparse.coo_array((np.ones(indices[0].size), indices), shape=(len(texts), self.keys.size)).tocsr()
 
     def find(self, texts: Sequence[str]) -> tuple[Ints, Ints]:
         """All n-grams of texts and the index of the text of each."""

@@ -335,10 +335,11 @@ class LinearRecipe:
     from another corpus covers too little; else tokens. tag: words with their affixes, or characters with their
     neighbours."""
     ngrams: int = 2
-    """Maximum n-gram order; lower orders are included."""
+    """Maximum n-gram order; lower orders are included. Unless set, 3 to classify Chinese texts."""
     min_count: int = 2
     """Minimum number of texts with an n-gram, or of words with a feature."""
-    weighting: Literal["tfidf", "binary", "counts"] = "tfidf"
+    weighting: Literal["tfidf", "ratio", "binary", "counts"] = "tfidf"
+    """Of n-grams. ratio: tf-idf times how much an n-gram tells of a label. Unless set, ratio to classify."""
     cost: float | Literal["auto"] = "auto"
     """C of logistic regression or of the CRF: weight of the loss against the squared norm of the weights; auto: the
     best on the dev examples."""
@@ -354,6 +355,8 @@ class LinearRecipe:
             raise RecipeError(f"form={self.form} does not go with {self.task}: leave it out.")
         if not 1 <= self.ngrams <= 6:
             raise RecipeError(f"ngrams={self.ngrams} must be from 1 to 6.")
+        if self.weighting == "ratio" and (self.task != "classify" or self.form == "number"):
+            raise RecipeError("weighting=ratio needs texts with labels to classify: set weighting=tfidf.")
         if self.min_count < 1:
             raise RecipeError(f"min_count={self.min_count} must be 1 or more.")
         if self.cost != "auto" and not 0 < self.cost < math.inf:
