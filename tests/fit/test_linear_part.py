@@ -16,7 +16,7 @@ from scipy import special
 from firth.artifact.folder import open_artifact
 from firth.artifact.formats import export_model
 from firth.artifact.models import load
-from firth.errors import ArtifactError, RecipeError
+from firth.errors import ArtifactError, CorpusError, RecipeError
 from firth.fit.finetune import finetune
 from firth.fit.linear_part import WEIGHTS, measure_weights
 from firth.tasks.linear_classifier import LinearClassifier
@@ -202,3 +202,14 @@ def test_damaged_parts_are_refused(model: Path, tmp_path: Path) -> None:
     plain = cast(TaskRecipe, replace(tuned.recipe, linear=None, linear_weight=0.0))
     with pytest.raises(ArtifactError, match="has no linear part, but the weights do"):
         restore_task(plain, arrays, tokenizer, "lines")
+
+
+def test_examples_too_few_for_a_linear_part_are_enough_for_a_network(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few: dict[str, Any] = {"train": [("a", "w1"), ("b", "w2")], "dev": [("a", "w1")], "settings": QUICK, "threads": 1}
+    tuned = cast(TaskModel, finetune(model, "classify", out=tmp_path / "m", **few))
+    assert tuned.head.linear is None
+    assert "without a linear part: no token occurs in 2 texts\n" in capsys.readouterr().err
+    with pytest.raises(CorpusError, match="no token occurs in 2 texts"):
+        finetune(model, "classify", out=tmp_path / "n", **few | {"settings": [*QUICK, "linear_weight=0.3"]})

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from firth.errors import CorpusError
 from firth.fit.linear import resolve_linear, train_linear_classifier, train_tagger
 from firth.fit.resolve import is_unset
 from firth.fit.resolve_task import FinetuneConfig
@@ -40,14 +41,13 @@ def add_linear_part(config: FinetuneConfig, model: TaskModel) -> dict[str, Any]:
     recipe, unset = model.recipe, is_unset(config.settings, FIELD)
     if recipe.task not in WITH_LINEAR or recipe.decoder is not None or not (unset or recipe.linear_weight):
         return {}
-    plain = replace(config, settings=())
-    linear = resolve_linear(plain, model.tokenizer)
-    part: Any
-    if config.task == "tag":
-        classes = None if config.random else model.base.word_classes
-        part, metrics = train_tagger(linear, model.tokenizer, config.train, config.dev, config.seed, classes)
-    else:
-        part, metrics = train_linear_classifier(linear, model.tokenizer, config.train, config.dev)
+    try:
+        part, metrics = _fit(config, model)
+    except CorpusError as error:
+        if not unset:
+            raise
+        note(f"without a linear part: {str(error).partition(':')[0]}")  # too few examples are enough for a network
+        return {}
     found = measure_weights(model, part, config.dev, WEIGHTS if unset else (0.0, recipe.linear_weight, 1.0))
     weight = found.best if unset else recipe.linear_weight
     note(_describe(found, weight))
@@ -55,6 +55,15 @@ def add_linear_part(config: FinetuneConfig, model: TaskModel) -> dict[str, Any]:
     model.recipe = model.head.recipe = replace(recipe, linear=part.recipe if weight else None, linear_weight=weight)
     alone = {"head": found.values[0.0], "linear": found.values[1.0], "mixed": found.values[weight]}
     return {"linear": {"metric": found.metric, "weight": weight, **alone, "costs": metrics["costs"]}}
+
+
+def _fit(config: FinetuneConfig, model: TaskModel) -> tuple[Any, dict[str, Any]]:
+    """The linear model of the examples, with its metrics."""
+    linear = resolve_linear(replace(config, settings=()), model.tokenizer)
+    if config.task == "tag":
+        classes = None if config.random else model.base.word_classes
+        return train_tagger(linear, model.tokenizer, config.train, config.dev, config.seed, classes)
+    return train_linear_classifier(linear, model.tokenizer, config.train, config.dev)
 
 
 def measure_weights(model: TaskModel, part: Any, examples: Any, weights: tuple[float, ...]) -> Mixed:
