@@ -213,3 +213,22 @@ def test_examples_too_few_for_a_linear_part_are_enough_for_a_network(
     assert "without a linear part: no token occurs in 2 texts\n" in capsys.readouterr().err
     with pytest.raises(CorpusError, match="no token occurs in 2 texts"):
         finetune(model, "classify", out=tmp_path / "n", **few | {"settings": [*QUICK, "linear_weight=0.3"]})
+
+
+def test_a_sentence_of_several_windows_is_decoded_as_a_whole(model: Path, tmp_path: Path) -> None:
+    """With the linear part alone the tags are its own, also beside the borders of windows."""
+    rng = np.random.default_rng(2)
+    words = [[f"w{word}" for word in rng.integers(20, size=60)] for _ in range(40)]
+    tags = [["B-X"] + ["I-X" if draw < 0.5 else "B-X" if draw < 0.7 else "O" for draw in rng.random(59)] for _ in words]
+    for one in tags:
+        for place in range(1, 60):
+            one[place] = "O" if one[place - 1] == "O" and one[place] == "I-X" else one[place]
+    given: Any = list(zip(words, tags, strict=True))
+    settings = [*QUICK, "linear_weight=1"]
+    tuned = finetune(model, "tag", train=given, dev=given[:5], out=tmp_path / "m", settings=settings, threads=1)
+    _, linear = parts_of(cast(TaskModel, tuned))
+    items: Any = list(read_items("tag", [(one, None) for one in words], labelled=False))
+    found, expected = (each.predict_examples(items) for each in (cast(TaskModel, tuned), linear.model))
+    assert [one["tags"] for one in found] == [one["tags"] for one in expected]
+    for one, two in zip(found, expected, strict=True):
+        assert one["probabilities"] == pytest.approx(two["probabilities"], abs=1e-6)

@@ -94,16 +94,13 @@ class TagTask(Task):
         return self.crf.loss(padded, labels, mask.sum(1))
 
     def answer(self, example: Example, sequences: Sequence[InputSequence], scores: Sequence[Floats]) -> Prediction:
-        best: list[int] = []
-        probabilities: list[float] = []
-        for one in scores:
-            labels, chances = self._decode(one)
-            best += labels.tolist()
-            probabilities += chances.tolist()
-        return {"tags": [self.recipe.labels[index] for index in best], "probabilities": probabilities}
+        if not scores:
+            return {"tags": [], "probabilities": []}
+        labels, chances = self._decode(np.concatenate(scores))  # windows label the words of a sentence in their order
+        return {"tags": [self.recipe.labels[index] for index in labels.tolist()], "probabilities": chances.tolist()}
 
     def _decode(self, scores: Floats) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """The labels of a sequence and their probabilities: jointly if the head or the linear part has transitions."""
+        """The labels of a sentence and their probabilities: jointly if the head or the linear part has transitions."""
         if self.linear is not None:
             size = len(self.recipe.labels) + 1
             own = np.zeros((size, size)) if self.crf is None else self.crf.transitions()
