@@ -17,7 +17,7 @@ def require_fills(model: Any) -> Fills:
     """The model if it fills masks, or else `AbilityError`."""
     if not isinstance(model, Fills):
         raise AbilityError(
-            "this model fills no masks: use a masked one, such as bert or roberta; a language model continues a text "
-            "with firth generate."
+            "this model fills no masks: use a masked model, such as bert or roberta; a language model continues a "
+            "text with firth generate."
         )
     return model
