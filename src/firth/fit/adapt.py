@@ -64,6 +64,7 @@ _NET_FIELDS = (
 """Fields of networks that may be changed."""
 _FIXED_NET_FIELDS = (
     *("tokenizer", "embedding", "encoder", "decoder", "visibility", "output", "languages", "sentence", "entities"),
+    "word_classes",
 )
 _FINETUNED = ("task", "many")  # types of recipes of models whose network can be trained further
 _SAMPLE = 1000  # documents by which a language is guessed

@@ -108,6 +108,8 @@ def _word_classes(
     word_text(store, tokenizer, 0)  # which is also compiled
     began = time.monotonic()
     found = learn_word_classes(store, tokenizer, recipe.word_classes, run.seed, run.threads, words)
+    if found is None:
+        note("the text has no classes of words, for it is mostly Chinese, or too small")
     arrays = {} if found is None else found.arrays()
     heads = {WORD_CLASSES + name: torch.from_numpy(array) for name, array in arrays.items()}
     return heads, time.monotonic() - began

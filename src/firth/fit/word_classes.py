@@ -69,7 +69,10 @@ def _cluster(words: Sequence[str], vectors: npt.NDArray[np.floating[Any]], fines
 
 
 def word_text(store: TokenStore, tokenizer: Tokenizer, limit: int) -> TrainingText:
-    """The first words of a text, lower-cased, as ids; those that occur less than five times are unknown."""
+    """The first words of a text, lower-cased, as ids.
+
+    Forms of a word that differ in case or tokens are counted apart: those that occur less than five times are unknown.
+    """
     sentences = np.asarray(store.sentences).astype(np.int64)
     ids, starts = np.asarray(store.ids), np.asarray(store.word_starts)
     limit = min(int(np.count_nonzero(starts)) + sentences.size, limit)

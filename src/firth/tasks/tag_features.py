@@ -8,7 +8,6 @@ Words also have classes, if a text has taught them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from hashlib import blake2b
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from firth.errors import CorpusError
 from firth.tasks.examples import TagExample
 from firth.tasks.recipe import LinearRecipe
 from firth.text.segment import WORD_BREAK, Segmenter
-from firth.tokens.word_classes import LEVELS, WordClasses
+from firth.tokens.word_classes import LEVELS, WordClasses, text_hash
 
 Ints = npt.NDArray[np.int64]
 _CONTEXT = 2  # words on each side
@@ -156,7 +155,10 @@ class FeatureExtractor:
     def columns(self, examples: Sequence[TagExample]) -> Iterator[Ints]:
         """The hashes of all words for each template; 0 where a word has no such feature."""
         units, indices, positions = self._units(examples)
-        table = np.array([[_digest(string) for string in strings] for strings in self._strings(units)], np.uint64)
+        table = np.array(
+            [[0 if string is None else text_hash(string) for string in strings] for strings in self._strings(units)],
+            np.uint64,
+        )
         for number, template in enumerate(self.templates):
             hashes = np.full(positions.size, number + 1, dtype=np.uint64)
             exists = np.ones(positions.size, dtype=np.bool_)
@@ -221,13 +223,6 @@ def words_around(characters: Sequence[str], segmenter: Segmenter) -> list[Unit]:
         units.append(Unit(character, marked[index], place))
         begin = end
     return units
-
-
-def _digest(string: str | None) -> int:
-    """A platform-independent 64-bit hash; 0 for None."""
-    if string is None:
-        return 0
-    return int.from_bytes(blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def _mix(hashes: npt.NDArray[np.uint64], more: Any) -> npt.NDArray[np.uint64]:

@@ -34,10 +34,15 @@ def class_counts(finest: int) -> tuple[int, ...]:
     return tuple(max(2, finest // _FINER**level) for level in reversed(range(LEVELS)))
 
 
+def text_hash(text: str, *, signed: bool = False) -> int:
+    """A platform-independent hash of 64 bits."""
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=signed)
+
+
 def word_key(word: str) -> int:
-    """A platform-independent signed hash of the lower-cased word."""
-    spelling = word.lower().encode("utf-8", "surrogatepass")
-    return int.from_bytes(blake2b(spelling, digest_size=8).digest(), "little", signed=True)
+    """The signed hash of the lower-cased word."""
+    return text_hash(word.lower(), signed=True)
 
 
 def is_chinese(store: TokenStore, vocabulary: Sequence[str]) -> bool:
