@@ -15,6 +15,7 @@ from firth.files import (
     cache_folder,
     digest_bytes,
     digest_file,
+    draft_folder,
     new_file,
     new_folder,
     require_new_file,
@@ -134,3 +135,19 @@ def test_the_cache_folder_can_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.delenv("FIRTH_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == tmp_path / "firth"
+
+
+def test_an_interrupt_just_after_a_folder_was_made_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = os.mkdir
+
+    def interrupted(path: str | Path, *arguments: int) -> None:
+        make(path, *arguments)
+        if ".firth-" in str(path):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "mkdir", interrupted)
+    with pytest.raises(KeyboardInterrupt), draft_folder(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())

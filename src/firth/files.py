@@ -7,6 +7,7 @@ import errno
 import glob
 import hashlib
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -121,17 +122,16 @@ def new_folder(target: Path) -> Iterator[Path]:
 @contextmanager
 def draft_folder(parent: Path) -> Iterator[Path]:
     """A new hidden folder in `parent`, to be filled and renamed, or else removed."""
-    prefix = _prepare_drafts(parent)
-    draft = Path(tempfile.mkdtemp(prefix=prefix, suffix=_DRAFT_SUFFIX, dir=parent))
-    draft.chmod(0o777 & ~_umask())
-    try:
+    draft = _new_draft(parent)
+    try:  # an interrupt may occur as soon as the folder exists
+        draft.mkdir()
         yield draft
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _prepare_drafts(parent: Path) -> str:
-    """Make the folder `parent`, and return how the names of drafts in it begin.
+def _new_draft(parent: Path) -> Path:
+    """Make the folder `parent`, and return the path of a new draft in it, which does not exist yet.
 
     The drafts of killed processes of this machine, files and folders, are removed.
     """
@@ -144,7 +144,7 @@ def _prepare_drafts(parent: Path) -> str:
         else:
             with suppress(OSError):  # of another user, or removed by another process
                 old.unlink()
-    return temporary_prefix()
+    return parent / f"{temporary_prefix()}{secrets.token_hex(8)}{_DRAFT_SUFFIX}"
 
 
 def sync_all(folder: Path) -> None:
@@ -237,21 +237,13 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
     """A file to write that replaces `target` when the block succeeds, or is removed."""
     require_outside_artifacts(target)
     with writing(target):
-        prefix = _prepare_drafts(target.parent)
-        handle, name = tempfile.mkstemp(prefix=prefix, suffix=_DRAFT_SUFFIX, dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
+        draft = _new_draft(target.parent)
+        try:  # an interrupt may occur as soon as the file exists
+            with open(draft, "xb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(name, 0o666 & ~_umask())
-            os.replace(name, target)
+            os.replace(draft, target)
         except BaseException:
-            Path(name).unlink(missing_ok=True)
+            draft.unlink(missing_ok=True)
             raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -112,7 +112,7 @@ def test_unwritable_folder(corpus: Path, tmp_path: Path, monkeypatch: pytest.Mon
     def refuse(*args: object, **kwargs: object) -> str:
         raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path))
 
-    monkeypatch.setattr("firth.files.tempfile.mkdtemp", refuse)
+    monkeypatch.setattr("firth.files.os.mkdir", refuse)
     assert_refused(firth("train", "unigram", corpus, "-o", tmp_path / "out"), "permission denied")
     assert not (tmp_path / "out").exists()
 
