@@ -298,7 +298,7 @@ def test_a_tensor_that_cannot_be_saved_stays_the_error_of_its_writer(tmp_path: P
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
 def test_a_folder_without_write_permission_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    monkeypatch.setattr(tempfile, "mkdtemp", fail(OSError(code, os.strerror(code))))
+    monkeypatch.setattr(os, "mkdir", fail(OSError(code, os.strerror(code))))
     with pytest.raises(OutputError, match=f"cannot write {tmp_path / 'uni'}: {os.strerror(code).lower()}"):
         make(tmp_path / "uni")
     monkeypatch.undo()
