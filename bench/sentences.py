@@ -1,23 +1,28 @@
 """Every sentence encoder on one text: makes the table of docs/sentences.md.
 
-    python bench/sentences.py [-o FOLDER] [--minutes 10] [--only infersent,sif] [--minilm DIR] [--sets mr,sick]
+    python bench/sentences.py [-o FOLDER] [--minutes 10] [--jobs 2] [--only infersent,sif] [--minilm DIR]
+        [--sets mr,sick]
 
-Each model is trained for the same time on wikinews_en and the labelled data that its recipe uses (SNLI's development
-set, for its training set could not be had, and Multi30k for translation), then measured by `firth evaluate M
-sentences`. MiniLM is imported from a folder of Hugging Face or sentence-transformers, if one is given. Models and
-results stay in FOLDER: finished ones are reused, interrupted ones resumed. Results are also kept as JSON beside the
-page, which another machine continues. Takes about 12 minutes and the evaluation for each model.
+Each model is trained for the same time of one core (--jobs models side by side) on wikinews_en and the labelled data
+that its recipe uses (SNLI's development set, for its training set could not be had, and Multi30k for translation), then
+measured by `firth evaluate M sentences`. MiniLM is imported from a folder of Hugging Face or sentence-transformers, if
+one is given. Models and results stay in FOLDER: finished ones are reused, interrupted ones resumed. Results are also
+kept as JSON beside the page, which another machine continues. Takes about 12 minutes of one core and the evaluation for
+each model.
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 from task_data import SHARED
-from workspace import Result, Workspace, error_of, format_command, insert_section, make_page_parser, run, run_main
+from workspace import Result, Workspace, error_of, insert_section, make_page_parser, run, run_main
 
 TEXT = "lm/wikinews_en.txt.gz"
 LABELLED = "pair/snli.dev.tsv.gz"
@@ -96,7 +101,7 @@ class Measurements(NamedTuple):
         texts = [self.workspace.link(one) for one in member.data]
         first = ["adapt", self.model(member.start)] if member.start else ["train", name]
         settings = [part for one in member.settings for part in ("--set", one)]
-        budget = ["--budget", f"{round(60 * self.workspace.minutes)}s"]
+        budget = ["--budget", f"{round(60 * self.workspace.minutes)}s", "--threads", "1"]
         return [*first, *texts, "-o", self.model(name), *settings, *budget]
 
     def evaluate_command(self, name: str, given: str) -> list[str]:
@@ -110,12 +115,20 @@ class Measurements(NamedTuple):
         path = self.workspace.result_path(self.model(name))
         return dict(json.loads(path.read_text())) if path.exists() else {}
 
-    def run(self, name: str) -> Result:
+    def make(self, name: str, locks: dict[str, Lock]) -> str:
+        """Train a model unless it is complete, after the one that it starts from; returns the error or nothing."""
+        start = MEMBERS[name].start if name in MEMBERS else ""
+        if start and (error := self.make(start, locks)):
+            return error
+        with locks[name]:
+            return self.workspace.run_once(self.model(name), self.make_command(name))
+
+    def run(self, name: str, locks: dict[str, Lock]) -> Result:
         """The results of a member: those that are known, and the others as they are made."""
         known = self.known(name)
         if all("error" not in known.get(given, {"error": ""}) for given in self.sets):
             return known
-        if error := self.workspace.run_once(self.model(name), self.make_command(name)):
+        if error := self.make(name, locks):
             return {"error": error}
         manifest = json.loads((self.workspace.folder / self.model(name) / "manifest.json").read_text())
         known["parameters"] = manifest["metrics"].get("parameters")
@@ -152,7 +165,7 @@ def format_table(results: dict[str, Result], sets: Sequence[str], minutes: float
     columns = {title: where for title, where in COLUMNS.items() if where[0] in sets}
     lines = [
         f"Made by `python bench/sentences.py --minutes {minutes:g}`: each model is trained for {minutes:g} minutes of "
-        "2 cores on wikinews_en and its labelled data, at the size that Firth chooses for that budget. Accuracy, and "
+        "one core on wikinews_en and its labelled data, at the size that Firth chooses for that budget. Accuracy, and "
         "for STS-B and SICK-R Spearman's correlation, in percent, with half of the width of the 95% interval.",
         "",
         f"| model | {' | '.join(columns)} | mean |",
@@ -189,15 +202,18 @@ def main() -> None:
     kept = options.write.with_suffix(".json")
     if kept.exists():
         workspace.import_results(kept)
-    for name in names:
-        start = MEMBERS[name].start if name in MEMBERS else ""
-        if start and not measurements.known(name):
-            workspace.run_once(measurements.model(start), measurements.make_command(start))
-        print(format_command(measurements.make_command(name)), flush=True)
-        failed = {name: result} if "error" in (result := measurements.run(name)) else {}
-        results = {one: known for one in (*MEMBERS, MINILM) if (known := measurements.known(one))}
-        workspace.export_results(kept, {measurements.model(one): known for one, known in results.items()})
-        insert_section(options.write, SECTION, format_table(results | failed, found, workspace.minutes))
+    locks, failed, writing = defaultdict[str, Lock](Lock), dict[str, Result](), Lock()
+
+    def measure(name: str) -> None:
+        result = measurements.run(name, locks)
+        with writing:
+            if "error" in result:
+                failed[name] = result
+            results = {one: known for one in (*MEMBERS, MINILM) if (known := measurements.known(one))}
+            workspace.export_results(kept, {measurements.model(one): known for one, known in results.items()})
+            insert_section(options.write, SECTION, format_table(results | failed, found, workspace.minutes))
+
+    workspace.run_parallel([partial(measure, name) for name in names])
     print(f"-> {options.write}")
 
 
