@@ -62,6 +62,7 @@ _NETS = {
     "transformer-xl": f"{_BRIEF} {_TRANSFORMER} --set memory.length=16",
     "unilm": f"{_BRIEF} {_TRANSFORMER}",
     "gpt-bert": f"{_BRIEF} {_TRANSFORMER}",
+    "firth": f"{_BRIEF} {_TRANSFORMER}",
     "simcse": f"{_BRIEF} {_TRANSFORMER}",
     "skip-thoughts": f"{_BRIEF} {_TINY}",
     "quick-thoughts": f"{_BRIEF} {_TINY}",

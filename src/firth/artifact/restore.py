@@ -25,6 +25,7 @@ from firth.counts.recipe import CacheRecipe, ClassRecipe, MaxentRecipe, MixtureR
 from firth.errors import ArtifactError
 from firth.lm.language_model import LanguageModel
 from firth.nets.recipe import NetRecipe
+from firth.recipes.counts import ngram_recipe
 from firth.recipes.ensemble import EnsembleRecipe
 from firth.recipes.values import recipe_from_json
 from firth.tasks.recipe import LinearRecipe, ManyRecipe, TaskRecipe
@@ -158,9 +159,17 @@ def _(recipe: ClassifierRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: La
 
 @restore.register
 def _(recipe: NetRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> Any:
-    from firth.nets.restore import restore_net
+    from firth.nets.restore import Ngrams, restore_net
+    from firth.nets.with_ngrams import NGRAMS, WEIGHTS
 
-    return restore_net(recipe, arrays, tokenizer, layout)
+    if not recipe.ngrams.order:
+        return restore_net(recipe, arrays, tokenizer, layout)
+    ngrams = {name: array for name, array in arrays.items() if name.startswith(NGRAMS) or name == WEIGHTS}
+    weights = saved_weights(ngrams, WEIGHTS, (2,))
+    own = ngram_recipe(recipe.ngrams, recipe.tokenizer)
+    model = restore(own, strip_prefix(NGRAMS.removesuffix("."), ngrams), tokenizer, layout)
+    others = {name: array for name, array in arrays.items() if name not in ngrams}
+    return restore_net(recipe, others, tokenizer, layout, Ngrams(model, weights))
 
 
 @restore.register

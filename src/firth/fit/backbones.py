@@ -14,6 +14,7 @@ from firth.nets.model import NetModel, own_tensors
 from firth.nets.network import Vocabulary, build_network
 from firth.nets.recipe import EmbeddingRecipe, EncoderRecipe, NetRecipe, OutputRecipe, SequenceRecipe
 from firth.nets.restore import load_tensors, make_model
+from firth.nets.with_ngrams import without_ngrams
 from firth.objectives.clm import CausalLM
 from firth.tasks.generate import EncoderDecoderTask, is_masked_lm
 from firth.tasks.many import ManyModel
@@ -29,7 +30,7 @@ _SPREAD = 0.1  # standard deviation of the vectors of words without one
 def backbone(model: Any) -> NetModel:
     """A neural model itself, the network of a fine-tuned model, or word vectors as an embedding network."""
     if isinstance(model, NetModel):
-        return model if model.recipe.decoder is None else encoder_network(model)
+        return without_ngrams(model) if model.recipe.decoder is None else encoder_network(model)
     if isinstance(model, TaskModel | ManyModel):
         return model.base
     if isinstance(model, VectorModel):

@@ -25,6 +25,7 @@ from firth.fit.layouts import staged_batches, with_material
 from firth.fit.loop import BatchSource, TrainingModule, make_training_module, measure_losses, weighted_sum
 from firth.fit.mixed_corpus import mixes_sources, with_sources
 from firth.fit.mixture import MixtureSource
+from firth.fit.ngrams import hold_out, train_ngrams, weigh, with_ngrams
 from firth.fit.optimisers import make_optimiser
 from firth.fit.parallel import make_batches
 from firth.fit.preflight import describe, make_plan
@@ -40,7 +41,8 @@ from firth.nets.batch import Batch
 from firth.nets.model import WORD_CLASSES, NetModel
 from firth.nets.network import Vocabulary
 from firth.nets.recipe import NetRecipe
-from firth.nets.restore import make_model
+from firth.nets.restore import Ngrams, make_model
+from firth.nets.with_ngrams import NgramNet, without_ngrams
 from firth.objectives.heads.head import ObjectiveHead
 from firth.progress import note
 from firth.recipes.values import recipe_to_json
@@ -61,10 +63,14 @@ _VALID_FRACTION = 0.01  # of the tokens of a run
 
 def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None) -> TrainingResult:
     """The network trained on the corpus within the budget; with `start`, its parameters are trained further."""
+    kept = Ngrams(start.ngrams, start.weights) if isinstance(start, NgramNet) else None
+    start = None if start is None else without_ngrams(start)
     recipe = with_languages(recipe, run.corpus, further=start is not None)
     recipe = with_sources(recipe, run.corpus, further=start is not None)
     require_knowledge(recipe, run.knowledge)
     run = _without_common_words(recipe, run)
+    held = hold_out(run) if recipe.ngrams.order and start is None else None
+    run = run if held is None else held.run
     if run.tokenizer is None and run.named:
         recipe, reason = resolve.resolve_vocabulary(recipe, run.settings, run.corpus)
         if reason:
@@ -90,10 +96,17 @@ def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None
     recipe = _resolve(recipe, run, tokenizer, store, costs)
     resolve.require_memory(recipe, costs, memory_available())
     heads, spent = ({}, 0.0) if start is not None else _word_classes(recipe, run, tokenizer, store, costs)
+    ngrams = None if held is None else train_ngrams(recipe, held, tokenizer)
+    if ngrams is not None:
+        recipe, spent = ngrams.recipe, spent + ngrams.seconds
     with torch_settings(run.threads):
         trainer = open_trainer(recipe, run, tokenizer, store, start, costs, entities, spent)
         trainer.train()
         result = _result(trainer, run, tokenizer, store, heads if start is None else dict(start.heads))
+        if ngrams is not None:
+            result = replace(result, model=with_ngrams(result.model, weigh(result.model, ngrams), recipe))
+        elif kept is not None:
+            result = replace(result, model=with_ngrams(result.model, kept, recipe))
         return result if run.knowledge is None else replace(result, metrics={**result.metrics, **links})
 
 

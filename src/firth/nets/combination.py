@@ -83,6 +83,7 @@ def check_combination(recipe: NetRecipe) -> None:
     _check_languages(recipe)
     _check_sentence(recipe)
     recipe.entities.check(recipe)
+    recipe.ngrams.check(recipe)
     check_ranges(recipe, word_classes=(0, 30_000))
 
 

@@ -14,6 +14,7 @@ from firth.nets.combination import check_combination, check_recurrent
 from firth.nets.entity_recipe import EntitiesRecipe
 from firth.nets.field_checks import check_fractions, check_ranges
 from firth.nets.layer_sizes import check_layer_sizes
+from firth.nets.ngrams_recipe import NgramsRecipe
 from firth.nets.objective import Objective, Visibility
 from firth.nets.sentence_recipe import SentenceRecipe
 from firth.tokens.recipe import TokenizerRecipe
@@ -217,7 +218,6 @@ class SequenceRecipe:
     one, the last cut at a word if it is long; batches of consecutive sentences; or a source and its target."""
     length: int = 128
     """Maximal tokens of a sequence, special ones included, and number of positions."""
-
     reused: float = 0.5
     """Format contiguous-pair: fraction of a row that is contiguous from step to step; the segments follow it."""
     reversed: bool = False
@@ -321,9 +321,9 @@ class NetRecipe:
     sampling: SamplingRecipe = field(default_factory=SamplingRecipe)
     learning: LearningRecipe = field(default_factory=LearningRecipe)
     decoder: EncoderRecipe | None = None
-    """A causal Transformer, or an LSTM, that attends to the encoder's states of a source, and predicts (Vaswani et al.
-    2017)."""
+    """A causal Transformer, or an LSTM, that attends to the encoder's states of a source, and predicts."""
     entities: EntitiesRecipe = field(default_factory=EntitiesRecipe)
+    ngrams: NgramsRecipe = field(default_factory=NgramsRecipe)
     word_classes: int = 0
     """Classes of words to find in the text, the finest of three levels: features of linear taggers; 0: none."""
     languages: tuple[str, ...] = ()

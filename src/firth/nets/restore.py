@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,19 +13,30 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from firth.errors import ArtifactError
-from firth.lm.language_model import UnknownWordModel, restore_spelling
+from firth.lm.language_model import LanguageModel, UnknownWordModel, restore_spelling
+from firth.nets.causal import CausalNet
 from firth.nets.characters import CharacterTable
 from firth.nets.embedding import Embedding
 from firth.nets.int8 import unpack_arrays
 from firth.nets.model import NetModel, own_tensors
 from firth.nets.network import Network, Vocabulary, build_network, make_decoder, make_encoder, make_entities
+from firth.nets.ngrams_recipe import NgramsRecipe
 from firth.nets.recipe import NetRecipe
+from firth.nets.with_ngrams import CLASSES
 from firth.text.layout import Layout
 from firth.tokens.tokenizer import Tokenizer
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 HEADS = "heads."
 _MAX_TOTAL = 2.0**62  # occurrences of all tokens
+
+
+class Ngrams(NamedTuple):
+    """The n-gram model beside a network."""
+
+    model: LanguageModel
+    weights: npt.NDArray[np.float64]
+    """Of the network and of the n-gram model."""
 
 
 def make_model(
@@ -34,14 +46,24 @@ def make_model(
     layout: Layout,
     unknown_word_model: UnknownWordModel,
     heads: Mapping[str, Tensor] | None = None,
+    ngrams: Ngrams | None = None,
 ) -> NetModel:
-    """The model of a trained network; `heads` are the parameters of the objectives, `heads.NAME.parameter`."""
+    """The model of a trained network; `heads` are the parameters of the objectives, `heads.NAME.parameter`.
+
+    Its recipe has an n-gram model only if there is one.
+    """
     kinds = (objective.model_type(recipe) for objective in recipe.objectives)
     kind = next((kind for kind in kinds if kind is not None), NetModel)
-    return kind(recipe, network, tokenizer, layout, unknown_word_model, heads or {})
+    if ngrams is None:
+        recipe = replace(recipe, ngrams=NgramsRecipe())
+        return kind(recipe, network, tokenizer, layout, unknown_word_model, heads or {})
+    parts = (recipe, network, tokenizer, layout, unknown_word_model, heads or {})
+    return CLASSES[cast(type[CausalNet], kind)](*parts, ngrams=ngrams.model, weights=ngrams.weights)
 
 
-def restore_net(recipe: NetRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: Layout) -> NetModel:
+def restore_net(
+    recipe: NetRecipe, arrays: Arrays, tokenizer: Tokenizer, layout: Layout, ngrams: Ngrams | None = None
+) -> NetModel:
     """The model of the arrays of a saved artifact, whose names, types and shapes are checked."""
     arrays, matrices = unpack_arrays(arrays)
     counts = _array(arrays, "counts", np.int64, (len(tokenizer),))
@@ -60,7 +82,7 @@ def restore_net(recipe: NetRecipe, arrays: Arrays, tokenizer: Tokenizer, layout:
     if not network.output.is_sound() or not np.array_equal(codes, _byte_codes(network)):
         raise ArtifactError("the tables of the network do not fit its vocabulary: copy the folder again, or train it.")
     heads = {name: _copy(array) for name, array in arrays.items() if name.startswith(HEADS)}
-    model = make_model(recipe, network, tokenizer, layout, unknown_word_model, heads)
+    model = make_model(recipe, network, tokenizer, layout, unknown_word_model, heads, ngrams)
     _ = model.word_classes  # which are checked
     return model
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from firth.counts.recipe import CacheRecipe, ClassRecipe, MaxentRecipe, MixtureRecipe, NgramRecipe
+from firth.nets.ngrams_recipe import NgramsRecipe
+from firth.tokens.recipe import TokenizerRecipe
 
 
 def unigram() -> NgramRecipe:
@@ -125,6 +127,15 @@ def decaying_cache() -> CacheRecipe:
 def kn5_cache() -> CacheRecipe:
     """A decaying cache of words, bigrams and trigrams."""
     return replace(decaying_cache(), order=3)
+
+
+def ngram_recipe(part: NgramsRecipe, tokenizer: TokenizerRecipe) -> NgramRecipe | CacheRecipe:
+    """The n-gram model beside a network."""
+    base = replace(mkn5(), order=part.order, min_counts=f"1,1,{part.min_count}", tokenizer=tokenizer)
+    if not part.cache:
+        return base
+    found = replace(decaying_cache(), base=base, order=part.cache)
+    return found if part.decay is None else replace(found, decay=part.decay)
 
 
 def mixture() -> MixtureRecipe:

@@ -194,6 +194,7 @@ RECIPES: dict[str, RecipeEntry] = {
         "gpt"),
     "gpt-bert": _entry(unified.gpt_bert, 2024,
         "Charpentier and Samuel, GPT or BERT: why not both?", "bert", "gpt"),
+    "firth": _entry(unified.firth, 2026, "this package", "gpt-bert", "kn5-cache"),
     "bart": _entry(denoising.bart, 2020,
         "Lewis et al., BART: Denoising Sequence-to-Sequence Pre-training", "transformer", "bert"),
     "t5": _entry(denoising.t5, 2020,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from firth.nets.ngrams_recipe import NgramsRecipe
 from firth.nets.recipe import NetRecipe
 from firth.objectives.mntp import MaskedNextToken
 from firth.objectives.unilm import UnifiedLM
@@ -31,3 +32,9 @@ def gpt_bert() -> NetRecipe:
         objectives=(MaskedNextToken(),),
         sequence=replace(base.sequence, format="doc-sentences"),
     )
+
+
+def firth() -> NetRecipe:
+    """GPT-BERT beside a 5-gram model with a cache: what is most useful after minutes of training."""
+    base = gpt_bert()
+    return replace(base, objectives=(MaskedNextToken(causal=0.25),), ngrams=NgramsRecipe(order=5))

@@ -34,7 +34,9 @@ _TYPES = {
     NAMED_TASKS: "named tasks",
 }
 _WRONG = object()
-_ADDED = frozenset({"word_classes", "differences", "training_samples", "cross_init", "linear", "linear_weight"})
+_ADDED = frozenset(
+    {"word_classes", "differences", "training_samples", "cross_init", "linear", "linear_weight", "ngrams"}
+)
 """Fields that earlier artifacts of this format lack: their defaults mean what was done before they existed."""
 
 

@@ -53,6 +53,7 @@ from firth.artifact.formats.huggingface_weights import (
     to_huggingface,
     truncate_positions,
 )
+from firth.artifact.formats.network_alone import network_alone
 from firth.artifact.manifest import parse_json
 from firth.artifact.models import save_imported
 from firth.artifact.restore import restore
@@ -112,6 +113,7 @@ def export_huggingface(model: Any, path: Path) -> Report:
         return report | ({"left_out": list(left_out)} if left_out else {})
     if not isinstance(model, NetModel):
         raise AbilityError("Hugging Face folders hold neural models: export one such as bert, roberta or gpt2.")
+    model = network_alone(model, "Hugging Face")
     card = getattr(model, "card", "")
     return write_folder(path, model.recipe, model_tensors(model), model.tokenizer, card, model.layout)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from firth.artifact.formats.huggingface_tokenizer import template
+from firth.artifact.formats.network_alone import network_alone
 from firth.artifact.formats.onnx_graph import OPSET, WEIGHTS, OnnxGraph, Weights, require_onnx
 from firth.artifact.formats.onnx_models import Files, GraphFile, model_files
 from firth.artifact.formats.onnx_tasks import task_facts, task_files
@@ -35,6 +36,7 @@ def export_onnx(model: Any, path: Path) -> Facts:
     require_onnx()
     if not isinstance(model, NetModel | TaskModel):
         raise AbilityError("the onnx format holds neural networks: export one such as bert, gpt or lstm.")
+    model = network_alone(model, "a graph")
     if isinstance(model, TaskModel) and model.head.linear is not None:
         note(
             "a graph has no place for the linear part: left out; for one that predicts the same, tune with --set "
