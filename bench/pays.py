@@ -35,12 +35,12 @@ from workspace import (
 
 LINEAR, NGRAMS = "words", "mkn5"
 """A tokenizer, whose tasks are linear models, and an n-gram model; neither has a budget."""
-NETWORKS = ("gpt2", "bert", "electra", "gpt-bert")
+NETWORKS = ("gpt2", "bert", "electra", "firth")
 HELD_OUT_EVERY = 50
 FEW = 1_000
 """Training examples for the comparison with random weights."""
 QUICK_MINUTES, QUICK_DIVISOR, QUICK_DEV = 2.0, 10, 300
-QUICK_NETWORKS = ("gpt2", "bert")
+QUICK_NETWORKS = ("bert", "firth")
 SECTION = "results of bench/pays.py"
 
 

@@ -72,14 +72,24 @@ def train_ngrams(recipe: NetRecipe, held: HeldOut, tokenizer: Tokenizer) -> Trai
     if isinstance(model, CacheModel):
         part = replace(part, decay=float(model.recipe.decay or 0.0))
     if held.text is not None:
-        stream = _beginning(token_stream(open_store(held.text, tokenizer, run.threads)))
+        stream = sample_documents(token_stream(open_store(held.text, tokenizer, run.threads)), _MOST)
     return TrainedNgrams(replace(recipe, ngrams=part), model, stream, time.monotonic() - began)
 
 
-def _beginning(stream: TokenStream) -> TokenStream:
-    """The first sentences of a stream, about as many as are wanted."""
-    end = max(1, int(np.searchsorted(stream.bounds, _MOST, side="right")) - 1)
-    return TokenStream(stream.ids[: stream.bounds[end]], stream.bounds[: end + 1], stream.starts_document[:end])
+def sample_documents(stream: TokenStream, tokens: int) -> TokenStream:
+    """Whole documents from all over a stream, with about so many tokens.
+
+    >>> stream = TokenStream.of([[5], [6], [7], [8]], starts_document=True)
+    >>> sample_documents(stream, 4).ids.tolist()
+    [5, 3, 7, 3]
+    """
+    step = max(1, round(stream.ids.size / tokens))
+    document = np.cumsum(stream.starts_document) - 1
+    chosen = np.flatnonzero(document % step == 0)
+    lengths = np.diff(stream.bounds)
+    ids = stream.ids[np.repeat(document % step == 0, lengths)]
+    bounds = np.concatenate([[0], np.cumsum(lengths[chosen])])
+    return TokenStream(ids, bounds, stream.starts_document[chosen])
 
 
 def weigh(network: LanguageModel, found: TrainedNgrams) -> Ngrams:
