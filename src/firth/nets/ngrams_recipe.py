@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from firth.errors import RecipeError
-from firth.nets.field_checks import check_ranges
+from firth.nets.field_checks import check_fractions, check_ranges
 
 if TYPE_CHECKING:
     from firth.nets.recipe import NetRecipe
@@ -21,15 +21,16 @@ class NgramsRecipe:
 
     order: int = 0
     """Length of the longest n-grams (modified Kneser-Ney); 0: no n-gram model."""
-    min_count: int = 2
-    """Occurrences of n-grams of three tokens and more below which they are left out."""
+    prune: float = 1e-8
+    """Drop n-grams whose removal raises the perplexity by less than this fraction (Stolcke 1998); 0: none."""
     cache: int = 3
     """Length of the longest n-grams of a cache of the document's last words, at most 3; 0: no cache."""
     decay: float | None = None
     """The decay rate of the cache, which training fits."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, order=(0, 8), min_count=(1, 1000), cache=(0, 3))
+        check_ranges(self, order=(0, 8), cache=(0, 3))
+        check_fractions(self, "prune")
         if self.decay is not None and not 0 <= self.decay <= 10:
             raise RecipeError(f"ngrams.decay={self.decay} must be from 0 to 10, or none to fit it on held-out text.")
 

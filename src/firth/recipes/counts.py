@@ -131,7 +131,7 @@ def kn5_cache() -> CacheRecipe:
 
 def ngram_recipe(part: NgramsRecipe, tokenizer: TokenizerRecipe) -> NgramRecipe | CacheRecipe:
     """The n-gram model beside a network."""
-    base = replace(mkn5(), order=part.order, min_counts=f"1,1,{part.min_count}", tokenizer=tokenizer)
+    base = replace(mkn5(), order=part.order, prune=part.prune, tokenizer=tokenizer)
     if not part.cache:
         return base
     found = replace(decaying_cache(), base=base, order=part.cache)
