@@ -96,6 +96,26 @@ def test_rows_and_batches_fit_the_text() -> None:
     assert resolve.resolve_rest(long, [], store, costs(30), None).recipe.sequence.length == 24  # 9 words, twice
 
 
+def test_output_layers_are_trained_on_samples_where_the_whole_one_would_read_less_than_an_epoch() -> None:
+    text: TokenStore = Store(10**7)  # type: ignore[assignment]
+
+    def samples(recipe: NetRecipe, budget: str, words: int = 16_000, settings: tuple[str, ...] = ()) -> int:
+        found = resolve.resolve_output(recipe, settings, text, costs(words), Budget.parse(budget))
+        return found.recipe.output.training_samples
+
+    assert samples(gpt(), "9Mtok") == samples(bert(), "9Mtok") == 1000
+    assert samples(gpt(), "11Mtok") == 0
+    # In 15 minutes samples read more than the text, the whole layer half of it.
+    recipe, within = resize(gpt(), "tiny"), resolve.tokens_within
+    sampled = replace(recipe, output=replace(recipe.output, training_samples=1000))
+    budget = Budget.parse("15min")
+    assert within(recipe, costs(16_000), budget, 10**7) < 10**7 < within(sampled, costs(16_000), budget, 10**7)
+    assert samples(gpt(), "15min") == 1000
+    assert samples(gpt(), "9Mtok", words=3999) == 0, "the product is small"
+    assert samples(gpt(), "9Mtok", settings=("output.bias=true",)) == 0
+    assert samples(find_recipe("elmo"), "9Mtok") == 0  # type: ignore[arg-type]
+
+
 def test_defaults_of_small_runs() -> None:
     """No dropout within one epoch; masked models have adjacent heads and a higher masking rate."""
     chosen, reason = resolve.small_run_defaults(bert(), [], planned=1e6, text=10**7)

@@ -152,16 +152,16 @@ def resolve_size(
 def resolve_output(
     recipe: NetRecipe, settings: Sequence[str], store: TokenStore, costs: TrainingCosts, budget: Budget | None
 ) -> Resolved:
-    """The recipe with an output layer that is trained on samples, in runs of less than an epoch.
+    """The recipe with an output layer that is trained on samples, unless the whole one reads more than an epoch.
 
-    The product with a large vocabulary takes most of the time of small networks.
+    The product with a large vocabulary takes most of the time of small networks: in the same time, samples read more.
     """
     is_softmax = recipe.output.kind in ("full", "tied") and recipe.sequence.format != "parallel"  # smoothed labels
     if not is_softmax or not is_unset(settings, "output") or len(costs.vocabulary) < 4 * TRAINING_SAMPLES:
         return Resolved(recipe, "")
-    sampled = replace(recipe, output=replace(recipe.output, training_samples=TRAINING_SAMPLES))
-    if tokens_within(resize(sampled, SIZES[0]), costs, budget, store.info.tokens) > store.info.tokens:
+    if tokens_within(resize(recipe, SIZES[0]), costs, budget, store.info.tokens) > store.info.tokens:
         return Resolved(recipe, "")
+    sampled = replace(recipe, output=replace(recipe.output, training_samples=TRAINING_SAMPLES))
     return Resolved(sampled, f"an output layer trained on samples of {TRAINING_SAMPLES:,} tokens")
 
 
