@@ -56,7 +56,7 @@ def test_accuracy_by_hand_with_a_tie(tmp_path: Path) -> None:
     assert (report["pairs"], report["ties"]) == (4, 1)
     assert report["score"] == "log-probability"
     assert report["sections"]["agreement"]["accuracy"] == pytest.approx(1 / 3)
-    assert {name: one["accuracy"] for name, one in report["paradigms"].items()} == {"verb": 0.5, "noun": 0.0}
+    assert {name: one["accuracy"] for name, one in report["by_paradigm"].items()} == {"verb": 0.5, "noun": 0.0}
 
 
 def test_floors_are_chance_length_and_given_models(tmp_path: Path) -> None:

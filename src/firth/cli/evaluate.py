@@ -95,7 +95,7 @@ def _print(report: dict[str, Any]) -> None:
         print()
     for name, found in report.get("sets", {}).items():
         _print_set(name, found)
-    hidden = {"files", "sections", "missing", "labels", "floors", "paradigms", "sets"}
+    hidden = {"files", "sections", "missing", "labels", "floors", "by_paradigm", "sets"}
     hidden |= {name for name in report if name.endswith("_interval")}
     rows = {name: value for name, value in report.items() if name not in hidden and value is not None}
     print_fields({name: f"{_format_list(value)}{format_interval(report, name)}" for name, value in rows.items()})

@@ -45,7 +45,7 @@ def evaluate_pairs(model: Any, files: Sequence[Path], floors: Mapping[str, Any] 
         "score": score_meaning(model),
         "floors": {"chance": CHANCE, "shorter": float(_compare(-lengths).mean()), **others},
     }
-    for key, name in (("sections", "phenomenon"), ("paradigms", "paradigm")):
+    for key, name in (("sections", "phenomenon"), ("by_paradigm", "paradigm")):
         groups = np.array([getattr(pair, name) for pair in pairs])
         names = [one for one in dict.fromkeys(groups.tolist()) if one]
         report[key] = {one: _accuracy(wins[groups == one]) for one in names}
