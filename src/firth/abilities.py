@@ -125,6 +125,14 @@ class ScoresBackwards(Protocol):
 
 
 @runtime_checkable
+class ScoresFromBothSides(Protocol):
+    """Scores each token of a text given all others, too."""
+
+    def pseudo_score(self, texts: Sequence[str]) -> list[Score]:
+        """The pseudo-log-likelihood of each text."""
+
+
+@runtime_checkable
 class Explains(Protocol):
     """Explains the probability of each token."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +13,7 @@ from firth.abilities import Embeds, Fills, Generates, Scores
 from firth.nets.hybrid import HybridNet
 from firth.nets.scoring import make_batch
 from firth.nets.unified import UnifiedNet
+from firth.report.minimal_pairs import evaluate_pairs
 from firth.tokens.tokenizer import BOS, EOS, FIRST_WORD, MASK, PAD
 from tests.nets.small_nets import TEXTS, small_net
 
@@ -75,6 +79,32 @@ def test_masks_are_filled_from_both_sides(model: Net) -> None:
     words = TEXTS[0].split()
     one, other = (model.fill(" ".join(["[MASK]", *rest]))[0] for rest in (words[1:], [*words[1:-1], words[1]]))
     assert [each.probability for each in one] != [each.probability for each in other]
+
+
+def test_pseudo_scores_mask_each_token(model: Net) -> None:
+    ids = model.encode([TEXTS[0]])[0].tolist()
+    expected = 0.0
+    for position, token in enumerate(ids):
+        row = [BOS, *ids[:position], MASK, *ids[position + 1 :], EOS]
+        at = position + (0 if isinstance(model, HybridNet) else 1)  # GPT-BERT predicts one position early
+        with torch.no_grad():
+            state = model.network(make_batch(torch.tensor([row])), torch.tensor([at])).last_hidden_state
+            expected += float(model.network.output.log_probabilities(state)[0, token])
+    (score,) = model.pseudo_score([TEXTS[0]])
+    assert score.logprob == pytest.approx(expected, abs=1e-5)
+    assert (score.tokens, score.silent) == (len(ids), 1)
+
+
+def test_minimal_pairs_are_compared_by_both_readings(model: Net, tmp_path: Path) -> None:
+    pairs = [(one, other) for one in TEXTS for other in TEXTS if one != other]
+    lines = [json.dumps({"good": good, "bad": bad}) for good, bad in pairs]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    report = evaluate_pairs(model, [tmp_path / "pairs.jsonl"])
+    assert report["score"] == "log-probability + pseudo-log-likelihood"
+    values = {text: model.score([text])[0].logprob + model.pseudo_score([text])[0].logprob for text in TEXTS}
+    spelling = {text: 2 * model.score([text])[0].spelling for text in TEXTS}
+    wins = [values[good] + spelling[good] > values[bad] + spelling[bad] for good, bad in pairs]
+    assert report["accuracy"] == pytest.approx(np.mean(wins))
 
 
 def test_abilities(model: Net) -> None:

@@ -7,12 +7,12 @@ from torch import Tensor
 
 from firth.nets.batch import Batch
 from firth.nets.causal import CausalNet
-from firth.nets.filling import FillingNet
 from firth.nets.network import KVCache
+from firth.nets.pseudo import PseudoNet
 from firth.nets.special_tokens import with_start
 
 
-class HybridNet(CausalNet, FillingNet):
+class HybridNet(CausalNet, PseudoNet):
     """Scores and generates from left to right, fills masks and embeds from both sides.
 
     The state of a position predicts the token after it: from the tokens up to there if these attend to nothing later,

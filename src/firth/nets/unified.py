@@ -8,8 +8,8 @@ from torch import Tensor
 
 from firth.nets.batch import Batch
 from firth.nets.causal import CausalNet
-from firth.nets.filling import FillingNet
 from firth.nets.network import KVCache
+from firth.nets.pseudo import PseudoNet
 from firth.nets.scoring import make_batch
 from firth.nets.special_tokens import with_start
 from firth.tokens.tokenizer import MASK
@@ -17,7 +17,7 @@ from firth.tokens.tokenizer import MASK
 _LEFT_TO_RIGHT = 2  # the segment of sequences that are read from left to right
 
 
-class UnifiedNet(CausalNet, FillingNet):
+class UnifiedNet(CausalNet, PseudoNet):
     """Scores and generates from left to right, fills masks and embeds from both sides.
 
     A token is predicted at a mask that is appended after those before it, as in training. Scores are exact

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from firth.abilities import Score, ScoresFromBothSides
 from firth.apply.score import require_scores
 from firth.errors import CorpusError
 from firth.report.suites import WILSON, wilson
@@ -34,7 +35,8 @@ def evaluate_pairs(model: Any, files: Sequence[Path], floors: Mapping[str, Any] 
     """The fraction of pairs whose right sentence has the higher score; a tie counts one half.
 
     Sentences are compared by the sum of the log-probabilities of their tokens, the characters of unknown words
-    included. `floors` are models that are measured beside it, by name, such as an n-gram model of the same text.
+    included; a network that reads from left to right and from both sides adds those of its two readings. `floors` are
+    models that are measured beside it, by name, such as an n-gram model of the same text.
     """
     pairs = [pair for path in files for pair in read_minimal_pairs(path)]
     wins = _wins(model, pairs)
@@ -54,7 +56,10 @@ def evaluate_pairs(model: Any, files: Sequence[Path], floors: Mapping[str, Any] 
 
 def score_meaning(model: Any) -> str:
     """What a score of a model is: its own words, or those of its kind."""
-    return str(getattr(model, "score_meaning", _KINDS[require_scores(model).score_kind]))
+    kind = require_scores(model).score_kind
+    if kind == "causal" and isinstance(model, ScoresFromBothSides):
+        return f"{_KINDS['causal']} + {_KINDS['pseudo']}"
+    return str(getattr(model, "score_meaning", _KINDS[kind]))
 
 
 def read_minimal_pairs(path: Path) -> Iterator[MinimalPair]:
@@ -76,8 +81,15 @@ def read_minimal_pairs(path: Path) -> Iterator[MinimalPair]:
 
 def _wins(model: Any, pairs: Sequence[MinimalPair]) -> Floats:
     """1 for each pair whose right sentence scores higher, 0.5 for a tie, 0 otherwise."""
-    scores = require_scores(model).score([text for pair in pairs for text in (pair.good, pair.bad)])
-    return _compare(np.array([score.logprob + score.spelling for score in scores]).reshape(-1, 2))
+    texts = [text for pair in pairs for text in (pair.good, pair.bad)]
+    values = _log_probabilities(require_scores(model).score(texts))
+    if model.score_kind == "causal" and isinstance(model, ScoresFromBothSides):
+        values += _log_probabilities(model.pseudo_score(texts))
+    return _compare(values.reshape(-1, 2))
+
+
+def _log_probabilities(scores: Sequence[Score]) -> Floats:
+    return np.array([score.logprob + score.spelling for score in scores])
 
 
 def _compare(values: npt.NDArray[Any]) -> Floats:
