@@ -117,14 +117,14 @@ def test_output_layers_are_trained_on_samples_where_the_whole_one_would_read_les
 
 
 def test_defaults_of_small_runs() -> None:
-    """No dropout within one epoch; masked models have adjacent heads and a higher masking rate."""
+    """No dropout within three epochs; masked models have adjacent heads and a higher masking rate."""
     chosen, reason = resolve.small_run_defaults(bert(), [], planned=1e6, text=10**7)
     assert chosen.encoder.dropout == chosen.encoder.attention_dropout == chosen.embedding.dropout == 0
     assert chosen.objectives[0].predicted == 0.3
     assert chosen.encoder.init == "adjacent"
     assert chosen.embedding.init == "vectors"
     assert reason == (
-        "no dropout, for there is less than one epoch, embeddings initialised by CBOW, 30% of the tokens masked, "
+        "no dropout in so few epochs, embeddings initialised by CBOW, 30% of the tokens masked, "
         "1,000 classes of words for taggers, attention heads initialised to adjacent tokens"
     )
     assert chosen.word_classes == 1000
@@ -134,7 +134,8 @@ def test_defaults_of_small_runs() -> None:
         assert resolve.small_run_defaults(bert(), given, planned=1e6, text=size).recipe.word_classes == 0
     assert resolve.small_run_defaults(bert(), [], planned=1e6, text=10**4).recipe.embedding.init == "random"
     assert resolve.small_run_defaults(lstm(), [], planned=1e6, text=10**7).recipe.embedding.init == "random"
-    again = resolve.small_run_defaults(bert(), [], planned=2e7, text=10**7).recipe
+    assert resolve.small_run_defaults(bert(), [], planned=2.9e7, text=10**7).recipe.encoder.dropout == 0
+    again = resolve.small_run_defaults(bert(), [], planned=4e7, text=10**7).recipe
     assert (again.encoder.dropout, again.objectives[0].predicted) == (0.1, 0.3)
     assert resolve.small_run_defaults(bert(), [], planned=2e9, text=10**8) == (bert(), "")
     by_hand = ["encoder.dropout=0.1", "mlm.masking.rate=0.15", "encoder.init=random", "embedding.dropout=0.1"]
@@ -143,7 +144,7 @@ def test_defaults_of_small_runs() -> None:
     assert (eased.encoder, eased.embedding) == (replace(bert().encoder, attention_dropout=0.0), bert().embedding)
     causal, reason = resolve.small_run_defaults(gpt(), [], planned=1e6, text=10**7)
     assert (causal.encoder.init, causal.encoder.dropout) == ("random", 0)
-    assert reason == "no dropout, for there is less than one epoch, embeddings initialised by CBOW"
+    assert reason == "no dropout in so few epochs, embeddings initialised by CBOW"
 
 
 def test_a_table_is_as_wide_as_the_vocabulary() -> None:

@@ -72,6 +72,7 @@ _RESOLVED = (
     "word_classes",
 )
 _FROM_TEXT = ("languages", "embedding.languages")
+_WITHOUT_DROPOUT = 3  # epochs up to which it costs more than it gives
 _MIN_BATCH = 512
 _MIN_COMPARED = 2048  # of sequences that are compared with one another: about a hundred
 _MIN_LENGTH = 16
@@ -193,14 +194,14 @@ def small_run_defaults(
 ) -> Resolved:
     """The recipe with defaults for few training tokens; `has_words`: the words of the text may have classes.
 
-    Published recipes are for runs of days. Within one epoch nothing overfits, so dropout only costs; masked models get
+    Published recipes are for runs of days. In few epochs little overfits, so dropout only costs; masked models get
     a higher masking rate (Wettig et al. 2023) and heads initialised to attend to adjacent tokens; embeddings are
     initialised by CBOW.
     """
     reasons, changes = [], list[str]()
-    if planned <= text and not any(objective.needs_dropout for objective in recipe.objectives):
+    if planned <= _WITHOUT_DROPOUT * text and not any(objective.needs_dropout for objective in recipe.objectives):
         changes += [f"{name}=0" for name in _DROPOUTS if is_unset(settings, name) and _value(recipe, name)]
-        reasons += ["no dropout, for there is less than one epoch"] if changes else []
+        reasons += ["no dropout in so few epochs"] if changes else []
     if min(planned, text) > _MIN_TEXT and planned < _MANY_TOKENS and can_init_embeddings(recipe, settings):
         changes.append("embedding.init=vectors")
         reasons.append("embeddings initialised by CBOW")
