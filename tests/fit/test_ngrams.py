@@ -15,8 +15,10 @@ from firth.errors import RecipeError
 from firth.fit.ngrams import hold_out
 from firth.fit.run import TrainingRun
 from firth.lm.language_model import LanguageModel
-from firth.nets.with_ngrams import NgramHybridNet, NgramStreamNet, without_ngrams
-from firth.recipes.table import find_recipe
+from firth.nets.hybrid import HybridNet
+from firth.nets.recipe import NetRecipe
+from firth.nets.with_ngrams import CLASSES, NgramHybridNet, NgramStreamNet, without_ngrams
+from firth.recipes.table import RECIPES, find_recipe
 from firth.recipes.values import override
 from firth.text.corpus import read_corpus
 from tests.command import firth
@@ -134,6 +136,50 @@ def test_a_text_of_one_line_has_nothing_to_hold_out(tmp_path: Path) -> None:
     made = library.train("firth", [["to be or not to be"]], out=tmp_path / "m", layout="lines", **options)
     assert made.score(["to be"])[0].logprob < 0
     assert made.weights.tolist() == [0.5, 0.5]
+
+
+def test_a_part_of_a_corpus_is_not_divided_again() -> None:
+    part, _, _ = read_corpus([f"document {number} has words" for number in range(300)], layout="lines").parts()
+    assert hold_out(TrainingRun(part, None, None, None, 0, 1)).text is None
+
+
+def test_further_training_keeps_drops_or_adds_the_ngram_model(folder: Path, tmp_path: Path) -> None:
+    options = ("builtin:oracle", "--budget", "2ktok", "--threads", "1")
+    changed = firth("adapt", folder, *options, "--set", "ngrams.order=3", "-o", tmp_path / "a")
+    assert changed.code == 1
+    assert "of a trained model stays" in changed.err
+    dropped = firth("adapt", folder, *options, "--set", "ngrams.order=0", "-o", tmp_path / "b")
+    assert dropped.code == 0, dropped.err
+    assert type(load(tmp_path / "b")) is HybridNet
+    added = firth("adapt", tmp_path / "b", *options, "--set", "ngrams.order=2", "-o", tmp_path / "c")
+    assert added.code == 0, added.err
+    assert isinstance(load(tmp_path / "c"), NgramHybridNet)
+
+
+@pytest.mark.parametrize(("method", "kind"), [("prune", HybridNet), ("quantise", NgramHybridNet)])
+def test_compressed(method: str, kind: type, folder: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(HELD_OUT * 10), encoding="utf-8")
+    settings = ("--set", "heads=0.5", "--budget", "1ktok") if method == "prune" else ()
+    made = firth(
+        *("compress", folder, "--method", method, "--corpus", "builtin:oracle", "--eval", text, *settings),
+        *("--allow-slower", "--at-most-loss", "10", "-o", tmp_path / "small"),
+    )
+    assert made.code == 0, made.err
+    assert type(load(tmp_path / "small")) is kind
+    assert ("no place for the n-gram model" in made.err) == (kind is HybridNet)
+
+
+@pytest.mark.parametrize("name", [name for name, entry in RECIPES.items() if entry.family == "nets"])
+def test_every_network_can_have_one_or_is_refused(name: str) -> None:
+    try:
+        recipe = override(find_recipe(name), ["ngrams.order=3"])
+    except RecipeError as error:
+        assert "ngrams.order" in str(error)  # noqa: PT017
+        return
+    assert isinstance(recipe, NetRecipe)
+    kinds = [kind for one in recipe.objectives if (kind := one.model_type(recipe)) is not None]
+    assert kinds[0] in CLASSES
 
 
 def test_other_causal_networks_may_have_one(tmp_path: Path) -> None:

@@ -137,3 +137,11 @@ def test_causal_models_are_refused(name: str) -> None:
     recipe = cast(NetRecipe, find_recipe(name))
     with pytest.raises(RecipeError, match=r"set encoder\.init=random"):
         replace(recipe, encoder=replace(recipe.encoder, init="adjacent"))
+
+
+def test_pruned_networks_are_built_for_their_trained_weights() -> None:
+    """Whose layers may have fewer heads than would be initialised."""
+    pruned = with_init("bert", layer_sizes=("1x64",) * 4)
+    network = build(pruned)
+    layer = cast(Layer, cast(Transformer, network.encoders[0]).layers[0])
+    assert layer.attention.qkv.weight.shape == (3 * 64, 256)

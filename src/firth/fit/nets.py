@@ -25,7 +25,7 @@ from firth.fit.layouts import staged_batches, with_material
 from firth.fit.loop import BatchSource, TrainingModule, make_training_module, measure_losses, weighted_sum
 from firth.fit.mixed_corpus import mixes_sources, with_sources
 from firth.fit.mixture import MixtureSource
-from firth.fit.ngrams import hold_out, train_ngrams, weigh, with_ngrams
+from firth.fit.ngrams import hold_out, kept_ngrams, train_ngrams, weigh, with_ngrams
 from firth.fit.optimisers import make_optimiser
 from firth.fit.parallel import make_batches
 from firth.fit.preflight import describe, make_plan
@@ -41,8 +41,8 @@ from firth.nets.batch import Batch
 from firth.nets.model import WORD_CLASSES, NetModel
 from firth.nets.network import Vocabulary
 from firth.nets.recipe import NetRecipe
-from firth.nets.restore import Ngrams, make_model
-from firth.nets.with_ngrams import NgramNet, without_ngrams
+from firth.nets.restore import make_model
+from firth.nets.with_ngrams import without_ngrams
 from firth.objectives.heads.head import ObjectiveHead
 from firth.progress import note
 from firth.recipes.values import recipe_to_json
@@ -63,13 +63,13 @@ _VALID_FRACTION = 0.01  # of the tokens of a run
 
 def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None) -> TrainingResult:
     """The network trained on the corpus within the budget; with `start`, its parameters are trained further."""
-    kept = Ngrams(start.ngrams, start.weights) if isinstance(start, NgramNet) else None
+    kept = kept_ngrams(start, recipe)
     start = None if start is None else without_ngrams(start)
     recipe = with_languages(recipe, run.corpus, further=start is not None)
     recipe = with_sources(recipe, run.corpus, further=start is not None)
     require_knowledge(recipe, run.knowledge)
     run = _without_common_words(recipe, run)
-    held = hold_out(run) if recipe.ngrams.order and start is None else None
+    held = hold_out(run) if recipe.ngrams.order and kept is None else None
     run = run if held is None else held.run
     if run.tokenizer is None and run.named:
         recipe, reason = resolve.resolve_vocabulary(recipe, run.settings, run.corpus)

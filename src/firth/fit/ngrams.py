@@ -12,6 +12,7 @@ from firth.counts.cache import CacheModel
 from firth.counts.em import em_weights
 from firth.counts.mixture import token_probabilities
 from firth.counts.recipe import CacheRecipe
+from firth.errors import RecipeError
 from firth.fit.adaptive import token_stream, train_adaptive
 from firth.fit.counts import train_counts
 from firth.fit.run import TrainingRun
@@ -19,6 +20,7 @@ from firth.lm.language_model import LanguageModel, TokenStream
 from firth.nets.model import NetModel
 from firth.nets.recipe import NetRecipe
 from firth.nets.restore import Ngrams, make_model
+from firth.nets.with_ngrams import NgramNet
 from firth.progress import note
 from firth.recipes.counts import ngram_recipe
 from firth.text.corpus import Corpus
@@ -41,6 +43,8 @@ def hold_out(run: TrainingRun) -> HeldOut:
     """The text of --valid, or a part of the corpus, which is not trained on."""
     if run.valid is not None:
         return HeldOut(run, run.valid)
+    if run.corpus.part != "all":  # which cannot be divided again
+        return HeldOut(run, None)
     rest, text, _ = run.corpus.parts(valid=_HELD_OUT, test=0.0)
     if next(iter(text), None) is None:
         return HeldOut(run, None)
@@ -48,6 +52,17 @@ def hold_out(run: TrainingRun) -> HeldOut:
         f"{_HELD_OUT:.0%} of the text is held out, to weigh the network and the n-gram model; --valid gives another one"
     )
     return HeldOut(replace(run, corpus=rest), text)
+
+
+def kept_ngrams(start: NetModel | None, recipe: NetRecipe) -> Ngrams | None:
+    """The n-gram model of a network that is trained further, unless the recipe has none any more."""
+    if not isinstance(start, NgramNet) or not recipe.ngrams.order:
+        return None
+    if recipe.ngrams != start.recipe.ngrams:
+        raise RecipeError(
+            "the n-gram model of a trained model stays as it is: leave ngrams out, or set ngrams.order=0."
+        )
+    return Ngrams(start.ngrams, start.weights)
 
 
 class TrainedNgrams(NamedTuple):
@@ -95,7 +110,9 @@ def sample_documents(stream: TokenStream, tokens: int) -> TokenStream:
 def weigh(network: LanguageModel, found: TrainedNgrams) -> Ngrams:
     """The n-gram model with the weights of both that maximise the likelihood of the held-out text (EM)."""
     if found.held_out is None:
-        note("there is no text to hold out: the network and the n-gram model have equal weights")
+        note(
+            "no text is held out: the network and the n-gram model have equal weights; --valid gives one to weigh them"
+        )
         return Ngrams(found.model, _EQUAL)
     weights = em_weights(token_probabilities([network, found.model], found.held_out)).weights
     note(f"weights: {weights[0]:.2f} of the network, {weights[1]:.2f} of the n-gram model")

@@ -34,7 +34,7 @@ def init_adjacent_heads(
     `early` tokens are predicted one position before them, to whose neighbours heads attend.
     """
     recipe, positions = encoder.recipe, embedding.positions
-    if not recipe.layers:
+    if not recipe.layers or recipe.layer_sizes:  # pruned layers have trained weights
         return
     layer = cast(Layer, encoder.layers[0])
     if recipe.positions == "buckets":

@@ -50,6 +50,7 @@ class FewBits(Method):
 
     name = "quantise"
     options: ClassVar[type] = FewBitsOptions
+    keeps_ngrams: ClassVar[bool] = True
 
     def refusal(self, job: CompressionJob) -> str:
         if quantise.dispatch(type(job.model)) is quantise.dispatch(object):

@@ -79,6 +79,8 @@ class Method(ABC):
     options: ClassVar[type]
     only_embeds: ClassVar[bool] = False
     """Whether the result embeds texts, and has lost what else the model could do."""
+    keeps_ngrams: ClassVar[bool] = False
+    """Whether the result has the n-gram model that the network has beside it."""
 
     @abstractmethod
     def refusal(self, job: CompressionJob) -> str:

@@ -14,6 +14,7 @@ from firth.abilities import Embeds, Scores, TaskPredictor, without_tasks
 from firth.arguments import require_list, require_path
 from firth.artifact.any_model import AnyModel
 from firth.artifact.folder import Artifact, open_artifact
+from firth.artifact.formats.network_alone import network_alone
 from firth.artifact.models import load
 from firth.errors import AbilityError, ArgumentError, OutputError
 from firth.files import require_free
@@ -71,6 +72,8 @@ def compress(
     artifact = open_artifact(source)
     original = load(source)
     chosen = None if method == AUTO else find_method(method, original)
+    if chosen is None or not chosen.keeps_ngrams:
+        original = network_alone(original, f"--method {method}")
     if chosen is None and setting_list(settings):
         raise ArgumentError("auto sets the options of the methods itself: leave --set out.")
     options = None if chosen is None else method_options(chosen, setting_list(settings))
