@@ -4,9 +4,9 @@
 
 One Chinese BERT is fine-tuned for medical NER with the facts of Medical.spo and for ChnSentiCorp with those of HowNet,
 by several seeds: as it is, with facts inserted, and with the same names but the objects of all facts permuted
-(--shuffle-graph), which tells knowledge from more tokens. Scores are means over the seeds with 95% intervals (Student's
-t); differences are those of runs with the same seed. The folder is that of bench/results.py: its models are reused, and
-interrupted runs are resumed.
+(--shuffle-graph), which tells knowledge from more tokens. Networks predict alone, without a linear part. Scores are
+means over the seeds with 95% intervals (Student's t); differences are those of runs with the same seed. The folder is
+that of bench/results.py: its models are reused, and interrupted runs are resumed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class KnowledgeTable(NamedTuple):
         command += ["--train", subset(own.train, self.max_examples), "--dev", subset(own.dev, self.max_dev)]
         command += ["--test", subset(own.test, self.max_dev)] if own.test else []
         command += ["--knowledge", self.workspace.link(own.graph)] if row != "bert" else []
-        return [*command, *(["--shuffle-graph"] if row == "shuffled" else []), "--seed", str(seed)]
+        command += ["--shuffle-graph"] if row == "shuffled" else []
+        return [*command, "--set", "linear_weight=0", "--seed", str(seed)]
 
     def run(self, name: str, row: str, seed: int) -> Result:
         size = "" if self.max_examples >= UNLIMITED else f".{self.max_examples}"
@@ -117,8 +118,8 @@ def format_section(table: KnowledgeTable, results: dict[str, dict[str, list[Resu
     minutes = table.workspace.minutes
     lines = [
         f"Made by `python bench/knowledge.py --minutes {minutes:g} --seeds {table.seeds}`: a Chinese BERT, pre-trained "
-        f"for {minutes:g} minutes on two cores, fine-tuned with {table.seeds} seeds. Intervals are 95% over seeds; "
-        "differences are from BERT with the same seed.",
+        f"for {minutes:g} minutes on two cores, fine-tuned with {table.seeds} seeds, without a linear part, which "
+        "knows no graph. Intervals are 95% over seeds; differences are from BERT with the same seed.",
         "",
         "| set, graph | model | score | beside BERT | facts in the training examples |",
         "|---|---|---|---|---:|",
