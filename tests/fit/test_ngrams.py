@@ -59,11 +59,13 @@ def test_probabilities_are_weighted_sums_and_sum_to_one(model: NgramHybridNet) -
         history.append(target)
 
 
-def test_weights_are_those_of_em_on_the_held_out_text(model: NgramHybridNet) -> None:
+def test_weights_are_those_of_em_on_the_held_out_text(model: NgramHybridNet, folder: Path) -> None:
     stream = model.stream(HELD_OUT, [len(HELD_OUT)])[0]
     parts = np.exp([part.token_logprobs(stream) for part in parts_of(model)])
     np.testing.assert_allclose(model.weights, em_weights(parts).weights, rtol=1e-6)
     assert 0 < model.weights[0] < 1
+    recorded = firth("info", folder, "--json").json["metrics"]["weights"]
+    assert recorded == {"network": model.weights[0], "ngrams": model.weights[1]}
     together = model.token_logprobs(stream).sum()
     assert together >= max(np.log(one).sum() for one in parts) - 1e-6
 

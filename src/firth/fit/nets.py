@@ -104,7 +104,9 @@ def train_net(recipe: NetRecipe, run: TrainingRun, start: NetModel | None = None
         trainer.train()
         result = _result(trainer, run, tokenizer, store, heads if start is None else dict(start.heads))
         if ngrams is not None:
-            result = replace(result, model=with_ngrams(result.model, weigh(result.model, ngrams), recipe))
+            weighted = weigh(result.model, ngrams)
+            metrics = {**result.metrics, "weights": weighted.shares}
+            result = replace(result, model=with_ngrams(result.model, weighted, recipe), metrics=metrics)
         elif kept is not None:
             result = replace(result, model=with_ngrams(result.model, kept, recipe))
         return result if run.knowledge is None else replace(result, metrics={**result.metrics, **links})

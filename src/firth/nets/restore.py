@@ -38,6 +38,11 @@ class Ngrams(NamedTuple):
     weights: npt.NDArray[np.float64]
     """Of the network and of the n-gram model."""
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """The weights by name."""
+        return dict(zip(("network", "ngrams"), self.weights.tolist(), strict=True))
+
 
 def make_model(
     recipe: NetRecipe,
