@@ -30,7 +30,7 @@ from kill_kinds import all_kinds, write_texts  # noqa: E402
 KINDS = all_kinds()
 NETS = (
     *("lstm", "transformer", "bert", "transformer-xl", "spanbert", "electra", "xlm", "xlnet", "unilm", "t5", "ulmfit"),
-    *("context2vec", "cove", "ernie2", "ernie-thu", "use-dan"),
+    *("context2vec", "cove", "ernie2", "ernie-thu", "use-dan", "firth"),
 )
 KILLED = [*(f"train {name}" for name in NETS), "finetune many", "finetune knowledge"]
 SERVER = """
