@@ -13,6 +13,7 @@ from torch.utils.flop_counter import register_flop_formula
 from firth.nets.int8 import int8_of
 
 _HAS_ONEDNN = bool(torch.backends.mkldnn.is_available()) and hasattr(torch.ops.mkldnn, "_linear_pointwise")  # type: ignore[no-untyped-call]
+_ROWS = 16
 INIT_STD = 0.02
 """Standard deviation of initial weights (Devlin et al. 2019)."""
 
@@ -55,10 +56,18 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, rows: slice = slice(N
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W' + b, without gradients."""
+    """x W' + b, without gradients.
+
+    oneDNN compiles code for each new number of rows, which takes as long as a small product: it gets multiples of 16.
+    """
     if not _can_use_onednn(x):
         return f.linear(x, weight, bias)
-    return cast(Tensor, torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], ""))
+    multiply = torch.ops.mkldnn._linear_pointwise
+    rows = x.shape[:-1].numel()
+    if not (missing := -rows % _ROWS):
+        return cast(Tensor, multiply(x, weight, bias, "none", [], ""))
+    padded = multiply(f.pad(x.reshape(rows, -1), (0, 0, 0, missing)), weight, bias, "none", [], "")
+    return cast(Tensor, padded[:rows].view(*x.shape[:-1], -1))
 
 
 class _Linear(torch.autograd.Function):
