@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as f
@@ -23,7 +25,7 @@ def numbers(*shape: int) -> Tensor:
 
 
 @pytest.mark.usefixtures("_library")
-@pytest.mark.parametrize("shape", [(5, 6), (2, 3, 6), (1, 6), (0, 6)])
+@pytest.mark.parametrize("shape", [(5, 6), (2, 3, 6), (1, 6), (0, 6), (32, 6), (3, 11, 6)])
 @pytest.mark.parametrize("biased", [True, False])
 def test_values_and_gradients_are_those_of_torch(shape: tuple[int, ...], biased: bool) -> None:
     outcomes = []
@@ -56,6 +58,25 @@ def test_products_without_gradients() -> None:
     torch.testing.assert_close(product(numbers(7, 5), weight.t()), numbers(7, 5) @ weight)
     double = x.double(), weight.double()
     assert torch.equal(product(*double), f.linear(*double))
+
+
+@pytest.mark.usefixtures("_library")
+def test_products_have_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows in multiples of 16, whatever their number: oneDNN compiles code for each."""
+    if not home._HAS_ONEDNN:
+        return
+    shapes = []
+    multiply = torch.ops.mkldnn._linear_pointwise
+
+    def record(x: Tensor, *rest: Any) -> Tensor:
+        shapes.append(x.shape[:-1].numel())
+        return multiply(x, *rest)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", record)
+    weight = numbers(5, 3)
+    for rows in (1, 15, 16, 17, 40):
+        torch.testing.assert_close(product(numbers(rows, 3), weight), numbers(rows, 3) @ weight.t())
+    assert shapes == [16, 16, 16, 32, 48]
 
 
 def test_gradients_are_finite_differences() -> None:
