@@ -116,3 +116,14 @@ def test_the_optimum_is_the_distribution() -> None:
 
 def test_it_costs_less() -> None:
     assert make_layer(5).flops() < make_layer(20).flops() < make_layer(0).flops() == 2 * WIDTH * SIZE
+
+
+def test_sampled_tokens_are_a_multiple_of_128() -> None:
+    """The last one is repeated without a probability."""
+    _, targets = some_positions()
+    tokens, correction = make_layer(30)._sample(targets, DropoutRng(0, 0))
+    distinct = len(set(tokens.tolist()))
+    assert len(tokens) == 128
+    assert tokens[distinct:].tolist() == [int(tokens[-1])] * (128 - distinct)
+    assert torch.isfinite(correction[:distinct]).all()
+    assert correction[distinct:].tolist() == [-np.inf] * (128 - distinct)
