@@ -164,7 +164,7 @@ def test_compressed(method: str, kind: type, folder: Path, tmp_path: Path) -> No
     text.write_text("\n".join(HELD_OUT * 10), encoding="utf-8")
     settings = ("--set", "heads=0.5", "--budget", "1ktok") if method == "prune" else ()
     made = firth(
-        *("compress", folder, "--method", method, "--corpus", "builtin:oracle", "--eval", text, *settings),
+        *("compress", folder, "--method", method, "--corpus", text, "--eval", text, *settings),
         *("--allow-slower", "--at-most-loss", "10", "-o", tmp_path / "small"),
     )
     assert made.code == 0, made.err
